@@ -312,6 +312,18 @@ def test_duplicated_rows_are_counted_as_by_comparing_all_pairs(seed):
     assert found.to_dict()["n_duplicated_rows"] == found.n_duplicated_rows
 
 
+def test_duplicated_rows_are_named_and_blank_rows_are_none_of_them():
+    frame = pd.DataFrame({"a": np.arange(30.0), "b": np.arange(30.0)})
+    frame.loc[[20, 21, 25]] = frame.loc[[3, 3, 8]].to_numpy()
+    frame.loc[[10, 11, 12]] = np.nan
+    found = halfseen.describe(frame)
+    assert (found.n_duplicated_rows, found.first_duplicates) == (3, ((20, 3), (21, 3), (25, 8)))
+    assert "row 21 of row 4, row 22 of row 4 and row 26 of row 9, counted without the header" in str(found)
+    many = halfseen.describe(pd.DataFrame({"a": [1.0] * 30, "b": [2.0] * 30}))
+    assert many.first_duplicates == tuple((row, 0) for row in range(1, 6))
+    assert "row 6 of row 1 and 24 more, counted" in str(many)
+
+
 def test_rows_that_differ_are_no_duplicates():
     found = halfseen.describe(np.column_stack([np.arange(30.0), np.zeros(30)]))
     assert found.n_duplicated_rows == 0

@@ -42,6 +42,10 @@ function scrolls(e) {
     if (['auto', 'scroll', 'hidden'].includes(getComputedStyle(p).overflowX)) return true;
   return false;
 }
+const drawn = [...document.querySelectorAll('svg text')].filter(t => {
+  const r = t.getBoundingClientRect(), p = (t.closest('.panel') || document.body).getBoundingClientRect();
+  return !scrolls(t.closest('svg')) && r.width && (r.left < p.left - 1 || r.right > p.right + 1);
+});
 const right = e => e.getBoundingClientRect().right;
 const outside = all.filter(e => !e.closest('svg') && !scrolls(e) && right(e) > innerWidth + 1);
 const scrollers = [...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1);
@@ -49,7 +53,7 @@ parent.postMessage({name: location.pathname.split('/').pop(), found: {
   width: innerWidth, scroll: document.documentElement.scrollWidth,
   outside: outside.map(e => e.outerHTML.slice(0, 90)), contrast: worst[0], faintest: worst[1],
   scrolling: scrollers.length, unreachable: scrollers.filter(e => e.tabIndex !== 0).length,
-  dark: matchMedia('(prefers-color-scheme: dark)').matches}}, '*');
+  cut: drawn.map(t => t.textContent), dark: matchMedia('(prefers-color-scheme: dark)').matches}}, '*');
 """
 GATHER = """
 const all = {};

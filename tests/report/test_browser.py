@@ -50,6 +50,7 @@ def test_pages_fit_the_screen_and_can_be_read(pages, tmp_path, width, dark):
         assert one["dark"] == dark
         assert one["outside"] == [], name
         assert one["scroll"] <= width, name
+        assert one["cut"] == [], name
         assert one["contrast"] >= READABLE, (name, one["faintest"])
         # Wide tables scroll on a phone, in a container that the keyboard reaches; a desktop is wide enough.
         assert (one["scrolling"] > 0) == (width < 1000), name
@@ -61,11 +62,14 @@ def test_pages_fit_the_screen_and_can_be_read(pages, tmp_path, width, dark):
 def test_what_is_too_wide_or_too_faint_is_found(tmp_path):
     page = '<!DOCTYPE html><meta name="viewport" content="width=device-width"><body>{}</body>'
     wide = page.format('<p style="width:600px">wide</p>')
+    text = '<text x="-30" y="15">beyond the panel</text>'
+    cut = page.format(f'<div class="panel"><svg width="90" style="overflow:visible">{text}</svg></div>')
     faint = page.format('<p style="color:#ddd">faint</p><div class="wide" style="overflow-x:auto"><pre>'
                         f"{'x' * 500}</pre></div>")  # fmt: skip
-    found = measure(tmp_path, {"wide.html": wide, "faint.html": faint})
+    found = measure(tmp_path, {"wide.html": wide, "faint.html": faint, "cut.html": cut})
     assert found["wide.html"]["outside"]
     assert found["wide.html"]["scroll"] > 360
     assert found["faint.html"]["contrast"] < READABLE
     assert (found["faint.html"]["scrolling"], found["faint.html"]["unreachable"]) == (1, 1)
     assert found["faint.html"]["outside"] == []
+    assert found["cut.html"]["cut"] == ["beyond the panel"]

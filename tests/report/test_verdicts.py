@@ -3,7 +3,7 @@
 import pytest
 
 from halfseen.data.leaving import grade
-from halfseen.report.compare import compare_lines, judge_compared
+from halfseen.report.compare import compare_lines, dot_plot, judge_compared, show_score
 from halfseen.report.describe import describe_lines, judge_missingness
 from halfseen.report.render import _environment
 from halfseen.report.summarize import impute_lines, judge_columns
@@ -71,7 +71,7 @@ def test_each_column_with_missing_values_has_a_verdict(summary):
     assert found["a"]["why"] == (
         "Typical error 0.30 standard deviations, compared with 1.00 for the mean (40 hidden known values)."
     )
-    assert found["b"]["label"] == "barely better than the most frequent level: better left empty"
+    assert found["b"]["label"] == "hardly better than the most frequent level: better left empty"
     assert (
         found["b"]["why"]
         == "60% correct, compared with 58% for the most frequent level (40 hidden known values)."
@@ -122,8 +122,10 @@ def test_a_diagnosis_begins_with_the_change(summary):
     assert lines[0] == "The rate changed."
     assert "would lose 40% of the rows, and the remaining rows may not be representative." in lines[1]
     assert "2 incomplete columns were filled: 1 well and 1 hardly better than by the mean." in lines[2]
-    copies = describe_lines(diagnosis | {"n_duplicated_rows": 1200}, verdicts)
-    assert [line for line in copies if line not in lines] == ["1,200 rows are copies of earlier ones."]
+    copies = describe_lines(diagnosis | {"n_duplicated_rows": 1200, "first_duplicates": [[7, 0]]}, verdicts)
+    assert [line for line in copies if line not in lines] == [
+        "1,200 rows are copies of earlier ones: row 8 of row 1 and 1,199 more, counted without the header."
+    ]
     assert describe_lines(diagnosis | {"n_missing": 0}, []) == ["The rate changed.", "Nothing is missing."]
 
 
@@ -157,6 +159,33 @@ def test_a_comparison_names_the_columns_that_are_worth_imputing(comparison):
     assert lines[1] == "Best for numbers: new (statistically tied with mean)."
     assert lines[2].startswith("No method fills b much better")
     assert "new failed in some repetitions" in lines[2]
+
+
+def test_every_column_of_a_wide_comparison_is_judged(comparison):
+    comparison["columns"] = [
+        {"name": f"c{place}", "score": "RMSE", "values": [1.0, 0.5], "best": 0.5} for place in range(300)
+    ]
+    assert len(judge_compared(comparison)) == 300
+
+
+def test_drawn_intervals_end_where_the_values_of_a_score_end():
+    row = {"method": "new", "mean": 0.9, "low": -0.3, "high": 1.6, "best": True, "tied": False}
+    score = {
+        "name": "coverage",
+        "label": "coverage",
+        "direction": "level",
+        "target": 0.9,
+        "parts": {"out": [row]},
+    }
+    drawn = dot_plot(score, "out")
+    assert "90.0% (0.0% to 100.0%)" in drawn
+    assert ">120%<" not in drawn
+    assert row["high"] == 1.6
+    assert "0.900 (0.000 to 1.600)" in dot_plot(score | {"name": "crps", "target": None}, "out")
+
+
+def test_errors_in_the_units_of_the_target_have_separated_thousands():
+    assert [show_score("mae", one) for one in (2540.4, 0.51234)] == ["2,540", "0.5123"]
 
 
 def test_without_the_mean_there_is_nothing_to_judge_by(comparison):

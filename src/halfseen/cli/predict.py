@@ -30,6 +30,7 @@ from halfseen.files.writing import (
     write_tables,
 )
 from halfseen.ratings.recommender import Recommender
+from halfseen.report import svg
 from halfseen.words import plural
 
 NEXT, GAIN = "next_measurement", "next_measurement_gain"
@@ -204,7 +205,7 @@ def _score(model: Any, rows: NewRows, target: str) -> str:
         r2 = 1 - float((errors**2).mean() / truth.var())
         return (
             f"{target!r} is known in {plural(n_known, 'row')}: R\N{SUPERSCRIPT TWO} {r2:.3f}, mean absolute "
-            f"error {np.abs(errors).mean():.4g}{', worse than their mean' if r2 < 0 else ''}"
+            f"error {svg.number(np.abs(errors).mean(), 4)}{', worse than their mean' if r2 < 0 else ''}"
         )
     return ""
 

@@ -72,12 +72,13 @@ def read_observed(table: Table) -> Bools:
     return observed
 
 
-def count_duplicated_rows(table: Table, observed: Bools) -> int | None:
-    """Returns how many rows are copies of an earlier row: the same values, and the same cells missing.
+def find_duplicated_rows(table: Table, observed: Bools) -> Integers | None:
+    """Returns the rows that are copies of an earlier row, and the first of which each is a copy.
 
-    Rows that differ are told apart column by column, and only rows that are still alike are compared further.
-    The result is None if values of a column cannot be compared exactly: lists, bytes, or whole numbers that
-    no float represents.
+    A copy has the same values and the same cells missing. Rows without any observed value are no copies of
+    each other: they are blank. Rows that differ are told apart column by column, and only rows that are still
+    alike are compared further. The result is None if values of a column cannot be compared exactly: lists,
+    bytes, or whole numbers that no float represents.
 
     Parameters
     ----------
@@ -87,15 +88,20 @@ def count_duplicated_rows(table: Table, observed: Bools) -> int | None:
         Where a cell is not missing; a placeholder such as 999 is observed without being in the table, and two
         placeholders are alike.
 
+    Returns
+    -------
+    (K, 2)
+        The position of each copy, ascending, and of the row that it repeats.
+
     Examples
     --------
     >>> import pandas as pd
     >>> table = Table(pd.DataFrame({"a": [1.0, None, 1.0, None], "b": ["x", "y", "x", None]}))
-    >>> count_duplicated_rows(table, read_observed(table))
-    1
+    >>> find_duplicated_rows(table, read_observed(table))
+    array([[2, 0]])
     """
-    rows = np.arange(table.n_rows)
-    group = np.zeros(table.n_rows, dtype=np.int64)
+    rows = np.flatnonzero(observed.any(axis=1))
+    group = np.zeros(len(rows), dtype=np.int64)
     exact = True
     for j in range(len(table.names)):
         column = table.column(j)
@@ -106,8 +112,12 @@ def count_duplicated_rows(table: Table, observed: Bools) -> int | None:
         alike = np.bincount(group)[group] > 1
         rows, group = rows[alike], group[alike]
         if len(rows) == 0:
-            return 0
-    return len(rows) - len(np.unique(group)) if exact else None
+            return np.zeros((0, 2), dtype=np.int64)
+    if not exact:
+        return None
+    _, first, member = np.unique(group, return_index=True, return_inverse=True)
+    pairs = np.stack([rows, rows[first[member.reshape(-1)]]], axis=1)
+    return pairs[pairs[:, 0] != pairs[:, 1]]
 
 
 def thin(rows: Integers, n_wanted: int, generator: np.random.Generator) -> Integers:

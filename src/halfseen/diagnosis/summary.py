@@ -16,7 +16,7 @@ from halfseen.diagnosis.cells import (
     Cells,
     Patterns,
     PatternTable,
-    count_duplicated_rows,
+    find_duplicated_rows,
     group_patterns,
     tabulate_patterns,
 )
@@ -29,6 +29,7 @@ from halfseen.words import names_words
 
 MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small
 MAX_PAIRS = 1000  # of `to_dict`
+TOP_COPIES = 5  # duplicated rows that are named; a guess, which keeps the sentence short
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Diagnosis:
         The number of rows, and of missing values.
     n_duplicated_rows : int or None
         The number of rows that are copies of an earlier row, with the same values and the same cells missing;
-        None if a column has values that cannot be compared, such as lists.
+        None if a column has values that cannot be compared, such as lists. Blank rows do not count.
+    first_duplicates : tuple of pairs of int
+        The positions of the first of these copies, counted from 0, and of the rows that they repeat.
     columns : tuple of ColumnMissingness
         All columns, in table order.
     patterns : PatternTable
@@ -85,6 +88,7 @@ class Diagnosis:
     n_rows: int
     n_missing: int
     n_duplicated_rows: int | None
+    first_duplicates: tuple[tuple[int, int], ...]
     columns: tuple[ColumnMissingness, ...]
     patterns: PatternTable
     associations: Associations
@@ -192,10 +196,12 @@ def describe(
     seed = seed_from(random_state)
     patterns = group_patterns(cells.observed)
     columns = _count_missing(cells)
+    copies = find_duplicated_rows(open_table(table), cells.observed)
     return Diagnosis(
         n_rows=cells.n_rows,
         n_missing=sum(column.n_missing for column in columns),
-        n_duplicated_rows=count_duplicated_rows(open_table(table), cells.observed),
+        n_duplicated_rows=None if copies is None else len(copies),
+        first_duplicates=() if copies is None else tuple((int(a), int(b)) for a, b in copies[:TOP_COPIES]),
         columns=columns,
         patterns=tabulate_patterns(patterns, cells.names),
         associations=associate(cells, target),

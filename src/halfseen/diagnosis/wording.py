@@ -241,11 +241,26 @@ def read_duplicates(diagnosis: "Diagnosis") -> Iterable[str]:
     if not count:
         return
     verb, what = ("is", "a copy of an earlier row") if count == 1 else ("are", "copies of earlier rows")
+    named = duplicates_words(count, diagnosis.first_duplicates)
     yield (
         f"{plural(count, 'row')} ({share_words(count / diagnosis.n_rows)}) {verb} {what}, with the same "
-        "value or a missing value in every column. If they were recorded twice by mistake, remove them: "
-        "they count twice in every analysis, and checks on hidden values are too optimistic."
+        f"value or a missing value in every column: {named}. If they were recorded twice by mistake, "
+        "remove them: they count twice in every analysis, and checks on hidden values are too optimistic."
     )
+
+
+def duplicates_words(n_copies: int, first: Sequence[Sequence[int]]) -> str:
+    """Returns which rows are copies of which, counted from 1 below the header.
+
+    Examples
+    --------
+    >>> duplicates_words(3, [(4, 1), (5, 1)])
+    'row 5 of row 2, row 6 of row 2 and 1 more, counted without the header'
+    """
+    pairs = [f"row {copy + 1:,} of row {original + 1:,}" for copy, original in first]
+    rest = n_copies - len(pairs)
+    listed = f"{', '.join(pairs)} and {rest:,} more" if rest else names_words(pairs, len(pairs))
+    return f"{listed}, counted without the header"
 
 
 def read_drift(diagnosis: "Diagnosis") -> Iterable[str]:

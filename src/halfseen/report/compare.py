@@ -114,7 +114,9 @@ def _best_line(score: Summary) -> str:
     return f"Best for {what}: {score['best']}{ties}."
 
 
-MAX_COLUMNS = 40
+MAX_COLUMNS = 200
+"""Columns that a page lists; a guess: a table of so many is searched by the browser rather than read."""
+
 EXPLAINED = {
     "rmse": "Root mean squared error of single values, in standard deviations of the column",
     "mae": "Mean absolute error of single values, in standard deviations",
@@ -129,6 +131,11 @@ EXPLAINED = {
 }
 SHOWN = ("rmse", "mae", "accuracy", "log_loss", "crps", "coverage", "energy")
 PICTURED = ("rmse", "mae", "accuracy", "log_loss", "crps", "coverage", "interval_score", "energy")
+BOUNDS = {
+    **dict.fromkeys(("accuracy", "coverage", "auc"), (0.0, 1.0)),
+    **dict.fromkeys(("rmse", "mae", "log_loss", "crps", "width", "interval_score"), (0.0, math.inf)),
+}
+"""The smallest and the largest value of scores; an interval over few repetitions may exceed them."""
 _ROW, _NAME, _WIDTH = 27.0, 92.0, 340.0
 
 
@@ -214,7 +221,7 @@ def _summarize_standing(standing: Standing) -> Summary:
 
 def _summarize_columns(comparison: Comparison, part: str) -> list[Summary]:
     found = []
-    for name, methods in list(comparison.by_column(part).items())[:MAX_COLUMNS]:
+    for name, methods in comparison.by_column(part).items():
         score = "rmse" if any("rmse" in scores for scores in methods.values()) else "accuracy"
         values = [_finite(methods.get(method, {}).get(score, math.nan)) for method in comparison.methods]
         known = [value for value in values if value is not None]
@@ -252,9 +259,10 @@ def render_comparison(summary: Summary) -> str:
     """Return the page of a comparison: one HTML file, no script, no request."""
     environment = _compare_environment()
     verdicts = judge_compared(summary)
-    opening = {"lines": compare_lines(summary, verdicts), "verdicts": verdicts}
+    opening = {"lines": compare_lines(summary, verdicts), "verdicts": verdicts[:MAX_COLUMNS]}
     template = environment.get_template("compare.html.jinja")
-    return str(template.render(summary=summary, **opening, **_pictures(summary)))
+    listed = {"columns": summary["columns"][:MAX_COLUMNS], "n_verdicts": len(verdicts)}
+    return str(template.render(summary=summary, **opening, **listed, **_pictures(summary)))
 
 
 def render_scores(summary: Summary) -> Markup:
@@ -280,6 +288,7 @@ def _pictures(summary: Summary) -> dict[str, Any]:
 
 def dot_plot(score: Summary, main: str) -> str:
     """Draw a score: a line per method, its mean and interval on new rows, and faintly on fitted rows."""
+    score = _within_bounds(score)
     rows = score["parts"][main]
     ends = [
         value
@@ -302,6 +311,21 @@ def dot_plot(score: Summary, main: str) -> str:
         for part in sorted(score["parts"], key=lambda part: part == main):
             parts += axis.mark(score, score["parts"][part][place], part, y, faint=part != main)
     return svg._svg(parts, f"{score['label']} of each method", _WIDTH, axis.floor + 24)
+
+
+def _within_bounds(score: Summary) -> Summary:
+    """Return a score with intervals that end where its values end, such as shares at 0 and 1."""
+    if score["name"] not in BOUNDS:
+        return score
+    bounds = BOUNDS[score["name"]]
+    parts = {}
+    for part, rows in score["parts"].items():
+        ends = [{end: row[end] for end in ("low", "high") if row[end] is not None} for row in rows]
+        parts[part] = [
+            row | {end: min(max(value, bounds[0]), bounds[1]) for end, value in drawn.items()}
+            for row, drawn in zip(rows, ends, strict=True)
+        ]
+    return score | {"parts": parts}
 
 
 class _Axis:
@@ -501,7 +525,7 @@ def show_score(name: str, value: float | None) -> str:
         return "\N{EN DASH}"
     if name == "accuracy":
         return f"{100 * value:.1f}%"
-    return f"{value:.4g}" if name in ("rmse", "mae") else f"{value:.3f}"
+    return svg.number(value, 4) if name in ("rmse", "mae") else f"{value:.3f}"
 
 
 def render_prediction(summary: Summary) -> str:

@@ -10,7 +10,15 @@ from markupsafe import Markup
 from halfseen.data.columns import UNMODELLED
 from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.summary import Diagnosis
-from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words, read_drift, shift_words
+from halfseen.diagnosis.wording import (
+    ALPHA,
+    duplicates_words,
+    effect_words,
+    p_words,
+    pair_words,
+    read_drift,
+    shift_words,
+)
 from halfseen.report import describe_svg, svg
 from halfseen.report import describe_svg as curve_svg
 from halfseen.report.render import _environment
@@ -115,9 +123,8 @@ def _duplicates_line(summary: Summary) -> list[str]:
     count = summary["n_duplicated_rows"]
     if not count:
         return []
-    return [
-        "1 row is a copy of an earlier one." if count == 1 else f"{count:,} rows are copies of earlier ones."
-    ]
+    what = "1 row is a copy of an earlier one" if count == 1 else f"{count:,} rows are copies of earlier ones"
+    return [f"{what}: {duplicates_words(count, summary['first_duplicates'])}."]
 
 
 def _check_line(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:

@@ -195,7 +195,7 @@ NARROW = 0.05
 LABELS = {
     "good": "filled well",
     "fair": "filled roughly",
-    "poor": "barely better than {baseline}: better left empty",
+    "poor": "hardly better than {baseline}: better left empty",
     "unclear": "not clearly better than {baseline}: better left empty",
     "unchecked": "filled, not checked",
     "left": "not filled",
