@@ -53,28 +53,36 @@ from halfseen.training.supervised import Labelled
 
 BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
 SHAPES = ("deep", "shallow")
+GAUSSIAN: Pixels = "gaussian"
+GRADIENT: Algorithm = "gradient"
 
 
+@dataclass(eq=False, repr=False)
 class ImageCircuitEstimator(TableEstimator):
     """Reads images, builds the structure and trains the circuit, for the classifier and the density."""
 
-    n_leaves: int
-    n_channels: int | Sequence[int]
-    structure: str
-    patch: int
-    max_dropped: float
-    max_epochs: int
-    batch_size: int
-    learning_rate: float
-    schedule: Schedule
-    weight_decay: float
-    patience: int
-    validation_fraction: float
-    device: str
-    callback: Callable[[Progress], None] | None
-    shifts: int = 0  # of a density, whose grid stays
-    pixels: Pixels = "gaussian"  # of a classifier
-    algorithm: Algorithm = "gradient"  # of a classifier
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = (64, 128, 256, 512)
+    _: KW_ONLY
+    structure: str = "deep"
+    patch: int = 2
+    max_dropped: float = 0.0
+    max_epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    schedule: Schedule = "cosine"
+    weight_decay: float = 0.0
+    patience: int = 5
+    validation_fraction: float = 0.1
+    image_shape: Any = None
+    device: str = "cpu"
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
+
+    # Not annotated, because these are no parameters of all subclasses.
+    shifts = 0  # of a density, whose grid stays
+    pixels = GAUSSIAN  # of a classifier
+    algorithm = GRADIENT  # of a classifier
     schema = None  # all columns are pixels
 
     @property
@@ -310,27 +318,12 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     True
     """
 
-    n_leaves: int = 32
-    n_channels: int | Sequence[int] = (64, 128, 256, 512)
     _: KW_ONLY
-    structure: str = "deep"
-    patch: int = 2
     shifts: int = 0
     averaging: Averaging = "geometric"
     beta: float = 8.0
     max_dropped: float = 0.9
-    max_epochs: int = 20
-    batch_size: int = 128
-    learning_rate: float = 0.1
-    schedule: Schedule = "cosine"
-    weight_decay: float = 0.0
-    patience: int = 5
-    validation_fraction: float = 0.1
-    image_shape: Any = None
     shape: Any = None
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    random_state: Any = None
 
     circuit_: Circuit = field(init=False)  # fitted attributes are no parameters
     evidence_weight_: EvidenceWeight = field(init=False)
@@ -539,25 +532,9 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
 
     add_indicator = False  # images have no columns for missing-indicators
 
-    n_leaves: int = 32
-    n_channels: int | Sequence[int] = (64, 128, 256, 512)
     _: KW_ONLY
-    structure: str = "deep"
-    patch: int = 2
     pixels: Pixels = "gaussian"
     algorithm: Algorithm = "gradient"
-    max_dropped: float = 0.0
-    max_epochs: int = 20
-    batch_size: int = 128
-    learning_rate: float = 0.1
-    schedule: Schedule = "cosine"
-    weight_decay: float = 0.0
-    patience: int = 5
-    validation_fraction: float = 0.1
-    image_shape: Any = None
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    random_state: Any = None
 
     def bits_per_dimension(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the mean bits (n_images) that the model needs for an observed pixel.
