@@ -111,3 +111,17 @@ def test_a_predictor_answers_a_scan_as_the_whole_table(name, files):
     assert (model.predict(rows) == model.predict(table)).all()
     for found, end in zip(model.predict_interval(rows), model.predict_interval(table), strict=True):
         assert (found == end).all()
+
+
+@pytest.mark.parametrize("name", ["BoostingClassifier", "NeuMissClassifier"])
+def test_a_classifier_answers_a_scan_as_the_whole_table(name, files):
+    table, source = files
+    shorter = {} if name == "BoostingClassifier" else {"max_epochs": 2}
+    target = np.random.default_rng(1).choice(["no", "yes"], N)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two epochs are too few
+        model = getattr(halfseen, name)(random_state=0, **shorter).fit(table, target)
+    rows = halfseen.scan(source)
+    assert (model.predict(rows) == model.predict(table)).all()
+    assert (model.predict_proba(rows) == model.predict_proba(table)).all()
+    assert (model.predict_log_proba(rows) == model.predict_log_proba(table)).all()

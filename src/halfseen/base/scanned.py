@@ -125,4 +125,5 @@ def takes_scans(method: Callable[..., Any]) -> Callable[..., Any]:
     def answer(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         return handler(method, self, X, *args, **kwargs) if is_scan(X) else method(self, X, *args, **kwargs)
 
+    answer.takes_scans = True  # type: ignore[attr-defined]
     return answer

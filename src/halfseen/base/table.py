@@ -78,9 +78,10 @@ class TableEstimator(Saveable, BaseEstimator):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Lets methods of subclasses take tables in files (`halfseen.scan`), as `scanned.HANDLERS` says."""
-        for name in HANDLERS.keys() & vars(cls).keys():
-            if isinstance(vars(cls)[name], FunctionType):
-                setattr(cls, name, takes_scans(vars(cls)[name]))
+        for name in HANDLERS:  # also methods of base classes that know nothing of tables, such as `WithClasses`
+            method = getattr(cls, name, None)
+            if isinstance(method, FunctionType) and not hasattr(method, "takes_scans"):
+                setattr(cls, name, takes_scans(method))
         super().__init_subclass__(**kwargs)
 
     def _refit(self, table: Any) -> bool:
