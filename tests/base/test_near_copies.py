@@ -50,7 +50,7 @@ def test_the_user_is_told_once_which_columns_are_imputed_from_each_other():
     assert len(caught) == 1
     assert caught[0].message.note.severity == "check"
     assert imputer.near_copies_ == {"x0": ["x2"], "x2": ["x0"]}
-    imputer = MixtureImputer(max_epochs=1, random_state=0).fit(table(0.98))  # warnings are errors
+    imputer = MixtureImputer(max_epochs=1, random_state=0).fit(table(0.98))
     assert imputer.near_copies_ == {}
 
 
@@ -79,7 +79,7 @@ def test_a_residual_that_a_model_knows_from_other_columns_is_left_to_it():
     X[:, 2] = X[:, 0] + 0.01 * X[:, 1]
     assert len(find(X)) == 2
     X[:40, 2] = np.nan
-    imputer = halfseen.GaussianImputer().fit(X)  # warnings are errors
+    imputer = halfseen.GaussianImputer().fit(X)
     assert imputer.near_copies_ == {}
     np.testing.assert_allclose(imputer.transform(X)[:40, 2], X[:40, 0] + 0.01 * X[:40, 1], atol=1e-4)
 
@@ -88,7 +88,7 @@ def test_narrow_clusters_are_represented_though_their_columns_have_a_high_correl
     rng = np.random.default_rng(0)
     X = rng.choice([-5.0, 5.0], size=(200, 1)) + 0.3 * rng.normal(size=(200, 2))
     assert len(find(X)) == 2
-    assert MixtureImputer(2, random_state=0).fit(X).near_copies_ == {}  # warnings are errors
+    assert MixtureImputer(2, random_state=0).fit(X).near_copies_ == {}
 
 
 def test_other_columns_are_imputed_as_if_there_were_no_near_copies(mixture):

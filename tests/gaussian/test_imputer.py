@@ -241,7 +241,6 @@ def test_a_mixture_keeps_its_history_and_calls_a_callback():
     assert imputer.history_.train_loss[-1] < imputer.history_.train_loss[0]
 
 
-@pytest.mark.filterwarnings("ignore:Columns .* are nearly copies")
 @pytest.mark.parametrize("missingness", ["mar", "self-masking-probit"])
 def test_a_gaussian_calls_a_callback_at_each_iteration_and_is_the_same(missingness):
     told = []

@@ -161,7 +161,6 @@ def incomes(n_rows=250, seed=0):
 LIMITS = {"income": ["age", "job"], "job": ["age"], "few": ["age"]}
 
 
-@pytest.mark.filterwarnings("ignore:Columns .* are nearly copies")  # `few` is a copy of `income`
 def test_a_column_outside_the_predictors_has_no_influence_on_what_is_filled(tmp_path):
     table = incomes()
     for name in ("income", "job"):
