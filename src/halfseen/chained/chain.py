@@ -564,8 +564,12 @@ class Chains:
         return Parameters(self.coefficients[c])
 
     def _draw_cells(self, c: int, parameters: Parameters, without: Tensor) -> None:
-        equation = self.equations[c]
-        predicted = parameters.predict(equation, without[:, :, equation.inputs])
+        equation, scale = self.equations[c], parameters.scale
+        if scale is None:
+            predicted = parameters.predict(equation, without[:, :, equation.inputs])
+        else:  # the same, without a copy of the inputs
+            mean = expected(without, equation.inputs, parameters.coefficients)
+            predicted = mean, scale[:, None].expand_as(mean)
         if self.compatible is not None and self.compatible.concerns(c):
             drawn = self._draw_compatible(c, predicted)
         else:

@@ -15,8 +15,8 @@ from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import check_whole
-from halfseen.base.table import COPIES, ReadTable, predictor_positions
-from halfseen.chained.analysis import CompatibleModel, OutcomeDraw
+from halfseen.base.table import ReadTable, predictor_positions
+from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
 from halfseen.chained.chain import Chains, Parameters, plan_equations
 from halfseen.chained.constraints import Constraints
 from halfseen.chained.effects import GroupedRows, RowGroups
@@ -35,7 +35,7 @@ from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
 from halfseen.chained.methods import Method, read_methods
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import Noise
-from halfseen.chained.tabular import POINT_DRAWS, TabularChain, constrain_draws
+from halfseen.chained.tabular import POINT_CYCLES, POINT_DRAWS, TabularChain, constrain_draws
 from halfseen.chained.trace import ChainTrace
 from halfseen.data.frames import Table
 from halfseen.data.incomplete import Incomplete, Standardizer
@@ -47,6 +47,9 @@ from halfseen.gaussian.tabular import TabularGaussian
 
 CHAINS_TOGETHER = 10  # chains that share operations: few enough for two groups of the default number
 CELLS_TOGETHER = 2**24  # inputs of the rows of these chains in memory, 128 MB
+DRAW_COPIES = (
+    8  # arrays of the size of a draw and its inputs: both, rows of one column, and the start; counted
+)
 ENOUGH_CYCLES = 20  # from which on r_hat says something; with fewer, the variance within chains is too small
 LARGEST_R_HAT = 1.1  # the usual limit (Gelman & Rubin, 1992)
 
@@ -560,7 +563,9 @@ class ChainedImputer(BaseImputer):
 
     def _numbers_per_row(self, n_draws: int) -> int:
         width = 2 * self._width  # numbers enter by their scores and values
-        return COPIES * max(1, width) * max(n_draws, self.n_chains + POINT_DRAWS)
+        if self.analysis is not None:
+            width += 2 * N_UNIFORMS  # candidates of a cell, and the terms of the analysis with them
+        return DRAW_COPIES * max(1, width) * max(n_draws, self.n_chains + POINT_DRAWS // POINT_CYCLES)
 
     def _state(self) -> dict[str, Tensor]:
         if self.model_ is None:

@@ -300,10 +300,21 @@ def decode_scores(
     column: Column, place: InputColumn, scores: Tensor, margins: Sequence[FeatureMap]
 ) -> Tensor:
     """Returns codes (S, R) that may be imputed, from scores (S, R) under the margins of each chain."""
-    codes = torch.stack([one.decode_number(place.feature, z) for one, z in zip(margins, scores, strict=True)])
+    if _is_plain(place, margins):
+        codes = margins[0].decode_number(place.feature, scores)
+    else:
+        each = zip(margins, scores, strict=True)
+        codes = torch.stack([one.decode_number(place.feature, z) for one, z in each])
     return torch.from_numpy(column.constrain(codes.numpy()))
 
 
 def score_codes(place: InputColumn, codes: Tensor, margins: Sequence[FeatureMap]) -> Tensor:
     """Returns scores (S, R) of the codes (S, R) of a number, under the margins of each chain."""
+    if _is_plain(place, margins):
+        return margins[0].encode_number(place.feature, codes)
     return torch.stack([one.encode_number(place.feature, x) for one, x in zip(margins, codes, strict=True)])
+
+
+def _is_plain(place: InputColumn, margins: Sequence[FeatureMap]) -> bool:
+    """Returns whether a number has no margin, so that its scale is the same in every chain."""
+    return all(not one.margins or one.margins[place.feature] is None for one in margins)
