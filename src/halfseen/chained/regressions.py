@@ -138,7 +138,7 @@ def draw_linear(
     residual = torch.where(observed, y - expected(design, places, fitted.squeeze(-1)), 0.0)
     squares, n_rows, width = residual.square().sum(dim=1), int(observed.sum()), gram.shape[-1]
     squares = squares + fitted.squeeze(-1).square() @ prior
-    freedom = n_rows - int((prior <= FLAT).sum())
+    freedom = float(n_rows - int((prior <= FLAT).sum()))
     if are_few(n_rows, width):
         squares, freedom = squares + PRIOR_FREEDOM * PRIOR_VARIANCE, freedom + PRIOR_FREEDOM
     scale = (squares / noise.chi_squared(torch.full_like(squares, freedom))).sqrt()
@@ -236,7 +236,7 @@ class LogisticPosterior:
         if current is not None:
             own = (current - self.mode).unsqueeze(1)
             steps, normals = torch.cat([own, steps], dim=1), torch.cat([own @ self.factor, normals], dim=1)
-        proposed = self.mode.unsqueeze(1) + steps
+        proposed: Tensor = self.mode.unsqueeze(1) + steps
         logs = model.log_density(design, proposed.flatten(0, 1)).unflatten(0, (-1, proposed.shape[1]))
         logs = (logs + 0.5 * normals.square().sum(dim=-1)).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
         logs = torch.where(logs.amax(dim=1, keepdim=True).isinf(), 0.0, logs)  # no proposal is possible
@@ -313,7 +313,8 @@ def indices(design: Tensor, coefficients: Tensor) -> Tensor:
     """
     n_parts = coefficients.shape[1]
     by_chain = coefficients.unflatten(0, (len(design), -1)).flatten(1, 2)  # (S, J K, P)
-    return (by_chain @ design.mT).unflatten(1, (-1, n_parts)).flatten(0, 1)
+    found: Tensor = (by_chain @ design.mT).unflatten(1, (-1, n_parts))
+    return found.flatten(0, 1)
 
 
 def _repeated(rows: Tensor, n_repeated: int) -> Tensor:
