@@ -35,7 +35,7 @@ from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
 from halfseen.chained.methods import Method, read_methods
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import Noise
-from halfseen.chained.tabular import POINT_CYCLES, POINT_DRAWS, TabularChain, constrain_draws
+from halfseen.chained.tabular import TabularChain, constrain_draws, draws_of_point
 from halfseen.chained.trace import ChainTrace
 from halfseen.data.frames import Table
 from halfseen.data.incomplete import Incomplete, Standardizer
@@ -565,7 +565,7 @@ class ChainedImputer(BaseImputer):
         width = 2 * self._width  # numbers enter by their scores and values
         if self.analysis is not None:
             width += 2 * N_UNIFORMS  # candidates of a cell, and the terms of the analysis with them
-        return DRAW_COPIES * max(1, width) * max(n_draws, self.n_chains + POINT_DRAWS // POINT_CYCLES)
+        return DRAW_COPIES * max(1, width) * max(n_draws, draws_of_point(self.n_chains))
 
     def _state(self) -> dict[str, Tensor]:
         if self.model_ is None:

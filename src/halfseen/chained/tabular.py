@@ -172,7 +172,7 @@ class TabularChain:
         noise of these cycles is the same in every row.
         """
         found = _Average.over(codes, self.inputs.columns)
-        n_draws = self.n_chains * math.ceil(POINT_DRAWS / (POINT_CYCLES * self.n_chains))
+        n_draws = draws_of_point(self.n_chains)
         keys = np.full(len(codes), POINT_KEY, dtype=np.uint64)
         self._completed(codes, keys, n_draws, found)
         return found.result()
@@ -477,6 +477,11 @@ class _Average:
             for c, sums in self.levels.items()
         }
         return Conditionals(mean, variance, levels)
+
+
+def draws_of_point(n_chains: int) -> int:
+    """Returns the number of draws behind `point`: as many from each chain, so that enough are averaged."""
+    return n_chains * math.ceil(POINT_DRAWS / (POINT_CYCLES * n_chains))
 
 
 def constrain_draws(columns: Sequence[Column], codes: Incomplete, drawn: Tensor) -> None:
