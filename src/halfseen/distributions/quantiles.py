@@ -88,7 +88,8 @@ class _NumberMixture:
         means, stds = self._each
         atoms = torch.cat([means + place * stds for place, _ in THREE_POINTS])
         shares = torch.cat([share * self.weights for _, share in THREE_POINTS])
-        return weighted_quantiles(*torch.broadcast_tensors(atoms, shares), probabilities)  # (3A, N, J) both
+        size = (len(shares), *self.weights.shape[1:-1], atoms.shape[-1])  # (3A, N, J)
+        return weighted_quantiles(atoms.expand(size), shares.expand(size), probabilities)
 
     def solve(self, level: float, x: Tensor) -> Tensor:
         """Returns quantiles (N, J), from a start."""
