@@ -498,6 +498,11 @@ def test_the_plan_depends_on_the_size_of_the_table_alone_and_more_missing_cells_
     assert small.admitted(names) == ["mean", "gaussian", "trees", "circuit"]
     assert not small.is_reused("circuit")
     assert WorkPlan(1_000, 17, 5_100, 1_000).is_reused("circuit")  # to fit it twice would take too long
+    wide = WorkPlan(1_000, 17, 5_100, 1_000)  # the one with more weight is fitted twice
+    assert wide.refitted(["circuit", "gaussian", "trees", "miwae"]) == {"circuit", "gaussian"}
+    assert wide.refitted(["trees", "circuit"]) == {"trees"}
+    assert small.refitted(["trees", "circuit", "gaussian"]) == {"trees", "circuit", "gaussian"}
+    assert WorkPlan(9_000, 9, 9_000, 3_000).refitted(["trees", "miwae"]) == {"trees", "miwae"}
     assert WorkPlan(2_000, 20, 12_000, 2_000).admitted(names) == ["mean", "gaussian", "trees", "mixture"]
     assert "trees" in WorkPlan(1_000, 20, 6_000, 1_000).admitted(names)
     assert WorkPlan(1_000, 20, 0, 1_000).allowance == WorkPlan(1_000, 20, 2_000, 1_000).allowance

@@ -145,8 +145,8 @@ class AutoImputer(BaseImputer):
     With fewer than 50 rows, with one modelled column, or with detection limits, a `GaussianImputer` is used
     without a comparison. The comparison uses at most 3,000 rows. Mean, Gaussian and circuit are fitted to all
     rows, other methods to at most 100,000. Deep latent-variable models are not fitted again if all rows
-    took part in the comparison: they have seen all cells but the hidden ones. Neither are circuits, if the
-    planned work does not permit it. Conditional distributions
+    took part in the comparison: they have seen all cells but the hidden ones. Neither is that of trees
+    and circuit that has less weight, if the planned work does not permit it. Conditional distributions
     of a mixture by column are not those of one joint density, so there is no `score_samples`.
 
     References
@@ -324,13 +324,17 @@ class AutoImputer(BaseImputer):
         """
         compared, used = chosen.compared, np.flatnonzero(chosen.weights.largest > 0).tolist()
         order = torch.from_numpy(np.random.default_rng(self.seed_).permutation(len(codes)))
+        by_weight = sorted(
+            used, key=lambda m: -float((chosen.weights.distribution + chosen.weights.point)[m].sum())
+        )
+        refitted = plan.refitted([compared.names[m] for m in by_weight])
         answering = sum(compared.costs[m].answer * _count_incomplete(codes) for m in used)
         for position, m in enumerate(used):
             name, cost = compared.names[m], compared.costs[m]
             seconds = max(0.0, budget.left - answering) / (len(used) - position)
             hasty = seconds < cost.fit
-            if hasty or plan.is_reused(name):
-                if hasty and not plan.is_reused(name):
+            if hasty or name not in refitted:
+                if hasty and name in refitted:
                     decide_by_clock()
                 self.members_.append(compared.fitted[m])
                 self.fitted_to_[name] = {"rows": cost.n_fitted, "hidden_cells": compared.n_hidden}

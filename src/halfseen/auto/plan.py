@@ -36,6 +36,7 @@ MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients; a guess
 QUICK = ("mean", "gaussian")  # candidates that are always compared, and always fitted to all rows
 ALL_ROWS = (*QUICK, "circuit")  # candidates that are fitted to all rows of a large table
 REFITTED = (*QUICK, "mixture", "trees")  # candidates that are fitted again, with the hidden cells
+COSTLY = ("trees", "circuit")  # candidates of which that with less weight may not be fitted again
 REPLACED = {"mixture": "circuit"}  # the former gained nothing beside the latter (at most 0.8% of the RMSE)
 N_LATENT_STEPS = 5_000  # of two initialisations
 
@@ -144,6 +145,22 @@ class WorkPlan:
             return False
         twice = 2 * (self.fit_cost("trees") + self.fit_cost("circuit"))
         return name != "circuit" or twice > self.allowance
+
+    def refitted(self, names: Sequence[str]) -> set[str]:
+        """Returns which of the chosen candidates, those with the largest weights first, are fitted again.
+
+        Trees and circuits are, the first of them always, as long as the allowance lasts; others as planned.
+        """
+        found = {name for name in names if name not in COSTLY and not self.is_reused(name)}
+        if self.n_compared < self.n_rows:
+            return found | set(names)
+        left = self.allowance - sum(self.fit_cost(name) for name in COSTLY)
+        for position, name in enumerate(one for one in names if one in COSTLY):
+            cost = self.fit_cost(name)
+            if position == 0 or cost <= left:
+                found.add(name)
+                left -= cost
+        return found
 
     def fitted_rows(self, name: str) -> int:
         """Returns the number of rows to which a chosen candidate is fitted."""
