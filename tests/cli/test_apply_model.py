@@ -65,6 +65,16 @@ def test_a_saved_imputer_gives_what_the_fitted_one_gave(call, model, tmp_path):
     assert "missing rates do not differ from training" in err
 
 
+def test_whole_numbers_have_no_decimal_mark_that_could_differ_from_training(call, tmp_path):
+    rows = [f"{i};{'' if i % 7 == 0 else f'{10 * i},50 €'};{i % 5}" for i in range(60)]
+    (tmp_path / "train.csv").write_text("\n".join(["id;price;n", *rows]) + "\n", encoding="utf-8")
+    (tmp_path / "new.csv").write_text("id;price;n\n900;;3\n901;120,50 €;\n", encoding="utf-8")
+    assert call("impute", "train.csv", "-o", "out.csv", "--method", "mean", "--save-model", "m.half")[0] == 0
+    code, _, err = call("impute", "new.csv", "--model", "m.half", "-o", "new.out.csv")
+    assert code == 0, err
+    assert "not written as in the training file" not in err
+
+
 def test_few_new_rows_are_read_as_the_training_file_was(call, model, tmp_path):
     # Alone, 1.234 could be a number near 1, 2 a number, 01/02/2020 the second of January, and -9 a value.
     (tmp_path / "new.csv").write_text("amount;twice;code;day;answer\n1.234;;2;01/02/2020;a\n-9;3000,0;1;;b\n")

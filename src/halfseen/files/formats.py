@@ -476,15 +476,14 @@ def _unless_plain(form: NumberFormat) -> NumberFormat | None:
 def is_written_alike(one: Style, other: Style) -> bool:
     """Return whether two styles of a column agree in marks, units, dates and spellings.
 
-    Styles of numbers may differ in the number of decimals.
+    Styles of numbers may differ in the number of decimals. Whole numbers show no decimal mark.
     """
     if one.kind in NUMBERS and other.kind in NUMBERS:
+        shown = ["group", "before", "after"]
+        if one.kind == other.kind == "float":
+            shown.append("decimal")
         marks = [
-            {
-                key: asdict(style.number or NumberFormat())[key]
-                for key in ("decimal", "group", "before", "after")
-            }
-            for style in (one, other)
+            {key: asdict(style.number or NumberFormat())[key] for key in shown} for style in (one, other)
         ]
         return marks[0] == marks[1]
     return one == other
