@@ -49,6 +49,8 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": False,
 }
+ALONE = "accuracy cheatsheet faq getting_started glossary guide/choosing limits peers support"
+html_sidebars = {page: [] for page in ALONE.split()}  # no other pages below them: nothing to list
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],

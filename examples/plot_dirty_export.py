@@ -5,6 +5,7 @@ An exported file with units, decimal commas and codes
 Files that are exported from spreadsheets and forms are rarely clean tables. The command ``halfseen impute``
 recognises common formats and writes imputed values in the format of their column.
 """
+# sphinx_gallery_thumbnail_path = '_static/reports/impute_desktop.png'
 
 # %%
 # A file with semicolons, decimal commas, units, a thousands point, and ``-99`` for unknown.

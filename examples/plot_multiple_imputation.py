@@ -5,6 +5,7 @@ Standard errors that account for missing values
 Values of one column are removed from the table of penguins. The standard errors of a regression on a single
 completed table are too small. Pooled over twenty completed tables, they account for the missing values.
 """
+# sphinx_gallery_thumbnail_path = '_static/examples/multiple_imputation_like_mice.png'
 
 # %%
 # Flipper lengths of four in ten birds are removed.

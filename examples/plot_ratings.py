@@ -5,6 +5,7 @@ Ratings of users and items
 A table of ratings is almost empty: most users have rated few items.
 :class:`halfseen.ratings.MatrixFactorization` predicts the others.
 """
+# sphinx_gallery_thumbnail_path = '_static/examples/recommender_from_ratings.png'
 
 # %%
 # There are two groups of users, each of which likes one of two groups of items. Four in ten pairs are rated.

@@ -8,6 +8,7 @@ Series with missing measurements
 
 # %%
 # Series of twelve hours with three signals; half of the values are missing.
+import matplotlib.pyplot as plt
 import numpy as np
 
 import halfseen
@@ -27,3 +28,9 @@ print(f"{right.mean():.0%} of {right.size} new series are classified correctly")
 # How does the mean prediction change if parts of the known values of the same series are hidden?
 curve = halfseen.evaluation.vsp_curve(model, series[250:], n_draws=5)
 print(curve.sentence)
+
+fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+ax.fill_between(curve.shares, curve.lows, curve.highs, alpha=0.3)
+ax.plot(curve.shares, curve.means, marker="o")
+ax.set(xlabel="share of the known values that is shown", ylabel="mean probability of the class")
+plt.show()

@@ -43,9 +43,10 @@ def test_the_examples_of_the_readme_run_and_keep_what_it_promises(tmp_path, monk
 
 
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
-def test_an_example_page_stays_short_and_its_links_exist(page):
+def test_an_example_page_is_short_and_has_a_picture_and_its_links_exist(page):
     text = page.read_text(encoding="utf-8")
     assert text.count("\n") <= 60
+    assert "\n![" in text
     links = re.findall(r"\]\(([^)#]+)", text)
     assert [link for link in links if not (page.parent / link).exists()] == []
 

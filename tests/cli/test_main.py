@@ -1,6 +1,7 @@
 """What users see when something goes wrong: one line, an exit code, and nothing half-written."""
 
 import errno
+import io
 import itertools
 import json
 import os
@@ -374,3 +375,23 @@ def test_the_command_decides_about_threads_before_libraries_are_loaded():
     environment = {name: value for name, value in os.environ.items() if name not in main_module.WAIT_POLICY}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert ended.stdout == "PASSIVE set()\n"
+
+
+def test_an_error_is_wrapped_at_words_in_a_terminal(monkeypatch):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stderr", Screen())
+    assert main(["impute", "a file that is not there and has a very long name.csv", "-o", "out.csv"]) == 2
+    lines = sys.stderr.getvalue().splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= 40 for line in lines)
+    assert " ".join(lines).endswith("a very long name.csv: no such file")
+
+
+def test_a_wrong_method_is_named_without_remarks_of_the_parser(capsys):
+    assert main(["impute", "a.csv", "--method", "gausian"]) == 2
+    err = capsys.readouterr().err
+    assert "Invalid value for '--method': 'gausian' is not one of 'auto', 'gaussian'" in err

@@ -27,7 +27,7 @@ from halfseen.files.writing import check_apart, check_report, write_page
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
 from halfseen.report.result import take_rows
-from halfseen.words import Note
+from halfseen.words import Note, plural
 
 MAX_ITERATIVE_FEATURES = 80
 RIVALS: dict[str, Callable[[], Any]] = {
@@ -113,9 +113,7 @@ def run_comparison(
             callback=count,
         )
     hidden = comparison.settings["n_hidden"]
-    reporter.show(
-        "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {request.repeats} repetitions"
-    )
+    reporter.show("hidden", hidden_words(hidden))
     if min(hidden) < FEW_CELLS:
         text = f"as few as {min(hidden)} values were removed, too few to distinguish good methods"
         reporter.note(Note(text, "harmful"))
@@ -123,6 +121,19 @@ def run_comparison(
     if resumed:
         reporter.show("resumed", f"{resumed} of {n_runs} runs were finished before")
     return comparison
+
+
+def hidden_words(hidden: Sequence[int]) -> str:
+    """Return how many values were hidden in the repetitions.
+
+    Examples
+    --------
+    >>> hidden_words([561]), hidden_words([560, 571])
+    ('561 known values', '560 to 571 known values in each of 2 repetitions')
+    """
+    low, high = min(hidden), max(hidden)
+    values = plural(low, "known value") if low == high else f"{low:,} to {high:,} known values"
+    return values if len(hidden) == 1 else f"{values} in each of {len(hidden)} repetitions"
 
 
 def _check(request: CompareRequest) -> None:
@@ -199,7 +210,8 @@ def print_comparison(summary: dict[str, Any]) -> None:
 def comparison_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:
     """Return the table of one part: a line per method, a column per score, mean and half interval."""
     settings = summary["settings"]
-    title = f"Removed values of {PARTS[part]}: mean and 95% CI over {settings['n_repeats']} repetitions"
+    times = plural(settings["n_repeats"], "repetition")
+    title = f"Removed values of {PARTS[part]}: mean and 95% CI over {times}"
     table = Table(
         title=title,
         title_justify="left",

@@ -3,8 +3,10 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -100,8 +102,13 @@ def escape_json(text: str) -> str:
 
 
 def print_error(message: str) -> None:
-    """Print the one-line message of an error."""
-    print(f"halfseen: error: {one_line(message)}", file=sys.stderr)
+    """Print the message of an error: as one line, which a terminal shows wrapped at words."""
+    text = f"halfseen: error: {one_line(message)}"
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(lines)
+    print(text, file=sys.stderr)
 
 
 TERMINATING = ("SIGTERM", "SIGHUP")
@@ -178,7 +185,8 @@ def _call(arguments: Sequence[str], app: Any, program: str) -> int:
         return int(end.exit_code)
     except UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else program
-        print_error(f"{error.format_message()} (see {where} --help)")
+        message = error.format_message().replace(": Value error, ", ": ")  # a remark of Typer's validation
+        print_error(f"{message} (see {where} --help)")
         return FAILED
     return 0
 
