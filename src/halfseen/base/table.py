@@ -78,7 +78,9 @@ class TableEstimator(Saveable, BaseEstimator):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Lets methods of subclasses take tables in files (`halfseen.scan`), as `scanned.HANDLERS` says."""
-        for name in HANDLERS:  # also methods of base classes that know nothing of tables, such as `WithClasses`
+        for (
+            name
+        ) in HANDLERS:  # also methods of base classes that know nothing of tables, such as `WithClasses`
             method = getattr(cls, name, None)
             if isinstance(method, FunctionType) and not hasattr(method, "takes_scans"):
                 setattr(cls, name, takes_scans(method))
