@@ -99,11 +99,12 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         others = [one for one in tensors if not isinstance(one, StrictTensor) and one.dim() > 0]
         if others:
             raise RuntimeError(f"{func} mixes tensors of two devices: one is on the CPU {others[0].shape}.")
-    given = kwargs if wanted is None else {name: value for name, value in kwargs.items() if name != "device"}
+    is_here = wanted is not None and torch.device(wanted).type == NAME
+    given = {name: value for name, value in kwargs.items() if name != "device"} if is_here else kwargs
     held = pytree.tree_map(lambda one: one.held if isinstance(one, StrictTensor) else one, (args, given))
     answer = FUSED.get(func, func)(*held[0], **held[1])
     if wanted is not None:
-        lands = torch.device(wanted).type == NAME
+        lands = is_here
     else:
         lands = isinstance(args[0], StrictTensor) if func is torch.ops.aten.copy_.default else is_strict
     if not lands:

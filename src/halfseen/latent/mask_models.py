@@ -124,7 +124,8 @@ class MaskModel(nn.Module):
 
     def _over_columns(self, log_probs: Tensor) -> Tensor:
         if self.layout.columns is not None:
-            log_probs = log_probs[..., list(self.layout.columns)]
+            columns = torch.tensor(self.layout.columns, dtype=torch.long).to(log_probs.device)
+            log_probs = log_probs.index_select(-1, columns)
         return log_probs.sum(dim=-1)
 
 
