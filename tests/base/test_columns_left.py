@@ -245,3 +245,13 @@ def test_a_saved_model_keeps_the_columns_left_and_their_reasons(tmp_path):
     again = halfseen.load(tmp_path / "model")
     assert again.columns_left_ == imputer.columns_left_
     pd.testing.assert_frame_equal(again.transform(frame), imputer.transform(frame))
+
+
+def test_a_number_that_was_observed_once_imputes_no_other_cell():
+    once = [7.0] + [None] * 39
+    with pytest.warns(HalfseenWarning, match="'c' has one observed value, 7; its 39 missing .* left empty"):
+        imputer = MeanImputer().fit(patients(c=once))
+    assert imputer.transform(patients(c=once))["c"].isna().sum() == 39
+    with pytest.warns(HalfseenWarning, match="imputed with it"):
+        filled = MeanImputer(schema={"c": {"fill": True}}).fit_transform(patients(c=once))
+    assert (filled["c"] == 7.0).all()

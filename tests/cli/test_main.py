@@ -392,6 +392,6 @@ def test_an_error_is_wrapped_at_words_in_a_terminal(monkeypatch):
 
 
 def test_a_wrong_method_is_named_without_remarks_of_the_parser(capsys):
-    assert main(["impute", "a.csv", "--method", "gausian"]) == 2
+    assert main(["impute", "a.csv", "--method", "gauss"]) == 2
     err = capsys.readouterr().err
-    assert "Invalid value for '--method': 'gausian' is not one of 'auto', 'gaussian'" in err
+    assert "Invalid value for '--method': 'gauss' is not one of 'auto', 'gaussian'" in err

@@ -125,7 +125,7 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
             reason=f"Derived: {overrides['derived']}.",
         )
     column = with_imputed_range(column, *tally, _differing(column, raw, seen, overrides))
-    return replace(column, left=find_cause(column, len(tally.distinct), named=named))
+    return replace(column, left=find_cause(column, len(tally.distinct), int(tally.counts.sum()), named=named))
 
 
 def _with_values(

@@ -35,7 +35,7 @@ _HAS: dict[Cause, str] = {
 }
 
 
-def find_cause(column: Column, n_distinct: int, *, named: bool) -> Cause | None:
+def find_cause(column: Column, n_distinct: int, n_observed: int, *, named: bool) -> Cause | None:
     """Returns why the missing cells of a column are left empty, None if they are imputed.
 
     Parameters
@@ -44,10 +44,12 @@ def find_cause(column: Column, n_distinct: int, *, named: bool) -> Cause | None:
         Its kind, and whether the user wants it to be imputed.
     n_distinct : int
         How many distinct values were observed.
+    n_observed : int
+        How many cells were observed.
     named : bool
         Whether the table is a data frame; columns of numeric arrays are imputed unless the user forbids it.
     """
-    cause = _inherent_cause(column, n_distinct)
+    cause = _inherent_cause(column, n_distinct, n_observed)
     if cause is not None and column.fill_code is None:
         return cause  # there is nothing to fill it with
     if column.fill is not None:
@@ -55,11 +57,13 @@ def find_cause(column: Column, n_distinct: int, *, named: bool) -> Cause | None:
     return cause if named else None
 
 
-def _inherent_cause(column: Column, n_distinct: int) -> Cause | None:
+def _inherent_cause(column: Column, n_distinct: int, n_observed: int) -> Cause | None:
     if column.kind == "all-missing":
         return "empty"
     if column.kind in ("identifier", "text", "unsupported"):
         return column.kind
+    if column.kind == "constant" and n_observed == 1 and column.n_missing:
+        return "single"  # one cell is no evidence that all cells are equal
     levelled = column.kind in LEVELLED or column.storage in ("label", "boolean", "time")
     return "single" if levelled and column.levels is not None and n_distinct == 1 else None
 
