@@ -12,6 +12,8 @@ pytest.register_assert_rewrite("halfseen.testing")
 from conformance.design import suites  # noqa: E402
 from conformance.tables import Case  # noqa: E402
 
+collect_ignore = ["tests/strict_device.py"]  # has no doctests, and its device can be registered once only
+
 hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True, max_examples=15)
 hypothesis.settings.load_profile("halfseen")
 

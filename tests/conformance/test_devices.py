@@ -79,7 +79,7 @@ SMALL = {"n_latent": 2, "width": 4, "n_blocks": 1, "max_epochs": 1, "n_imputatio
         {"posterior": "imputations", "imputation": "mwg"},
         {"decoder": "linear", "numeric": "shared-gaussian"},
     ],
-    ids=str,
+    ids=lambda settings: "-".join(getattr(value, "__name__", value) for value in settings.values()),
 )
 def test_a_latent_model_is_the_same_whatever_its_parts_and_the_device(settings):
     imputer = LatentImputer(**SMALL, **settings, random_state=0)
