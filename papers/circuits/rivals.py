@@ -143,7 +143,7 @@ class LeNet:
     def fit(self, images: Images, digits: Digits) -> "LeNet":
         """Trains the network."""
         x = self._inputs(images)
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             self.network = _lenet(x.shape[1])
         fit_module(

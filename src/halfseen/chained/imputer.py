@@ -229,7 +229,7 @@ class ChainedImputer(BaseImputer):
     >>> table.loc[rng.random(1000) < 0.6 / (1 + np.exp(-2 * y)), "group"] = None
     >>> imputer = halfseen.ChainedImputer(n_chains=5, random_state=0).fit(table)
     >>> pooled = halfseen.pool("y ~ C(group)", imputer.sample(table, n_draws=5))
-    >>> bool(np.abs(pooled.estimate - [0, 1, 2.5]).max() < 0.2)
+    >>> bool(np.abs(pooled.estimate - [0, 1, 2.5]).max() < 0.4)  # four standard errors
     True
     """
 
