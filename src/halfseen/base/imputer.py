@@ -591,7 +591,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         found = FoundRules({}, {})
         if named:
             found = find_rules(self.schema_.columns, read.missing, read.codes)
-        self.schema_ = Schema(tuple(replace(c, skip=found.rules.get(c.name, c.skip)) for c in self.schema_))
+        if found.rules:
+            skips = [found.rules.get(c.name, c.skip) for c in self.schema_]
+            self.schema_ = Schema(tuple(replace(c, skip=s) for c, s in zip(self.schema_, skips, strict=True)))
         left = announcements(self.schema_.columns, named=read.table.named)
         for sentence in [*left, *map(Note, rule_announcements(self._rules(read), found))]:
             warn_user(sentence)

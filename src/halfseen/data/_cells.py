@@ -8,6 +8,7 @@ import datetime
 import re
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import narwhals as nw
@@ -24,6 +25,7 @@ _NANOSECONDS = re.compile(r"[\['\"]ns\b")
 _YEARS_1_TO_9999 = (-62_135_596_800e6, 253_402_300_799e6)
 
 
+@lru_cache
 def dtype_bounds(storage: str, dtype: str) -> tuple[float, float]:
     """Returns the range of codes that a dtype can store."""
     kind = dtype.lower()
@@ -45,6 +47,7 @@ def dtype_bounds(storage: str, dtype: str) -> tuple[float, float]:
     return -largest, largest
 
 
+@lru_cache
 def smallest_positive(dtype: str) -> float:
     """Returns the least positive number that a dtype can store."""
     kind = dtype.lower()

@@ -7,6 +7,7 @@ numbers. None, NaN, NaT, pd.NA and polars null all mean missing. Only cells that
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import narwhals as nw
@@ -78,8 +79,12 @@ class Table:
         else:
             self._frame = _as_frame(native)
             self.n_rows = len(self._frame)
-            self._series = tuple(self._frame.iter_columns())
             self.names = tuple(str(name) for name in self._frame.columns)
+
+    @cached_property
+    def _series(self) -> tuple[nw.Series[Any], ...]:
+        assert self._frame is not None
+        return tuple(self._frame.iter_columns())
 
     @property
     def named(self) -> bool:

@@ -199,14 +199,14 @@ def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
     if not isinstance(overrides, Mapping):
         raise SchemaError(f"The schema must map column names to settings, got {overrides!r:.60}.")
     every = {} if EVERY in table.names else _for_every(overrides.get(EVERY, {}))
-    checked: dict[str, dict[str, Any]] = {name: {} for name in table.names}
+    checked: dict[str, dict[str, Any]] = {name: {} for name in table.names}  # in which names are found fast
     for key, value in overrides.items():
         name = str(key)
-        if name == EVERY and name not in table.names:
+        if name == EVERY and name not in checked:
             continue
-        if name not in table.names and isinstance(key, Integral) and 0 <= int(key) < len(table.names):
+        if name not in checked and isinstance(key, Integral) and 0 <= int(key) < len(table.names):
             name = table.names[int(key)]
-        if name not in table.names:
+        if name not in checked:
             raise SchemaError(f"The schema refers to column {name!r}, which is not in the table.")
         checked[name] = _check_settings(name, value)
     return {name: every | settings for name, settings in checked.items()}

@@ -161,6 +161,8 @@ def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> 
         The modelled columns (N, C).
     """
     targets = np.array([j for j, column in enumerate(columns) if _may_be_skipped(column)], dtype=np.int64)
+    if not len(targets):
+        return FoundRules({}, {})
     conditions = [k for k, column in enumerate(columns) if column.modelled]
     sizes = [_frequent(columns[k], x) for k, x in zip(conditions, _columns_of(codes), strict=True)]
     n_tests = len(targets) * sum(map(len, sizes))

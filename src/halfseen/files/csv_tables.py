@@ -21,7 +21,7 @@ import pyarrow.csv
 from halfseen.errors import TableError
 from halfseen.files import dialect as dialects
 from halfseen.files.dialect import Dialect, find_preamble
-from halfseen.files.distinct import EMPTY, Mask, as_mask, kind_of
+from halfseen.files.distinct import EMPTY, FEW, Mask, any_match, as_mask, kind_of
 from halfseen.files.formats import Style, format_cells, style_of
 from halfseen.files.frames import check_names
 from halfseen.files.missing_codes import is_missing_word
@@ -176,7 +176,10 @@ def join_lines(columns: list[pa.Array], layout: Dialect) -> bytes:
 
 
 def _quote(cells: pa.Array, delimiter: str, *, alone: bool) -> pa.Array:
-    special = pc.match_substring_regex(cells, rf'["\r\n\x{ord(delimiter):02x}]')
+    pattern = rf'["\r\n\x{ord(delimiter):02x}]'
+    if len(cells) <= FEW and not alone and not any_match(cells, pattern):
+        return cells
+    special = pc.match_substring_regex(cells, pattern)
     if alone:  # in a table of one column an empty cell would be a blank line
         special = pc.or_(special, pc.equal(cells, EMPTY))
     if not pc.any(special).as_py():

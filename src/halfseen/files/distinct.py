@@ -1,5 +1,7 @@
 """Helper functions for the distinct texts of a column and their counts."""
 
+import re
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +13,9 @@ Mask = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 CellKind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
 
+
+FEW = 64
+"""Columns of up to this many cells are read cell by cell in Python; a guess of where both take as long."""
 
 NOTHING: pa.Scalar = pa.nulls(1, pa.large_string())[0]
 """A text that is null."""
@@ -31,13 +36,37 @@ def shown(part: pa.Array) -> Mask:
     return as_mask(pc.not_equal(part, pa.scalar("", part.type)))
 
 
+def few_texts(values: pa.Array) -> list[str | None] | None:
+    """Return the texts of a short column, or None if it is long or not all of its letters are ASCII.
+
+    A call of pyarrow, which also compiles its pattern, costs as much as some hundred comparisons in Python.
+    """
+    if len(values) > FEW:
+        return None
+    texts: list[str | None] = values.to_pylist()
+    return texts if "".join(filter(None, texts)).isascii() else None
+
+
+@lru_cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of pyarrow for Python, where `$` also matches before a line break at the end."""
+    return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
+
+
 def any_match(values: pa.Array, pattern: str) -> bool:
-    """Return whether a pattern is found in any text."""
+    """Return whether a pattern without a literal ``$`` is found in any text."""
+    if (texts := few_texts(values)) is not None:
+        search = compiled(pattern).search
+        return any(text is not None and search(text) is not None for text in texts)
     return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
 
 
 def all_match(values: pa.Array, pattern: str) -> bool:
-    """Return whether a pattern is found in every text."""
+    """Return whether there are texts, and a pattern without a literal ``$`` is found in every one."""
+    if (texts := few_texts(values)) is not None:
+        search = compiled(pattern).search
+        found = [search(text) is not None for text in texts if text is not None]
+        return bool(found) and all(found)
     return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
 
 

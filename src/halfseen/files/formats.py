@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.files.dates import DateFormat, Order
-from halfseen.files.distinct import EMPTY, CellKind, all_match, any_match
+from halfseen.files.distinct import EMPTY, FEW, CellKind, all_match, any_match, few_texts
 from halfseen.files.numbers import NumberFormat
 from halfseen.files.text_formats import APOSTROPHES, BLANKS
 
@@ -102,7 +102,7 @@ def find_kind(observed: pa.Array) -> CellKind:
     """
     head = observed[:_SAMPLE]
     for kind, pattern in _PATTERNS.items():
-        if all_match(head, pattern) and all_match(observed, pattern):
+        if all_match(head, pattern) and (len(observed) <= _SAMPLE or all_match(observed, pattern)):
             return "text" if kind in ("integer", "float") and any_match(observed, CODE) else kind
     return "text"
 
@@ -131,7 +131,8 @@ def _cast(trimmed: pa.Array, kind: CellKind) -> pa.Array:
         zoned = any_match(trimmed.drop_null(), r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
         return trimmed.cast(pa.timestamp("us", "UTC" if zoned else None))
     if kind == "integer":
-        return pc.replace_substring_regex(trimmed, r"^\+", "").cast(pa.int64())
+        signed = any_match(trimmed, r"^\+")
+        return (pc.replace_substring_regex(trimmed, r"^\+", "") if signed else trimmed).cast(pa.int64())
     return trimmed.cast(pa.float64())
 
 
@@ -157,16 +158,26 @@ def _like(other: str | None, word: str) -> str:
 
 def _float_style(observed: pa.Array) -> Style:
     """Return how numbers are written: with an exponent if all are, else with a number of decimals."""
-    for letter in "eE":
-        if len(observed) and all_match(observed, rf"^[+-]?\d(\.\d+)?{letter}[+-]\d\d$"):
+    has_exponents = any_match(observed, "[eE]")
+    for letter in "eE" if has_exponents else "":
+        if all_match(observed, rf"^[+-]?\d(\.\d+)?{letter}[+-]\d\d$"):
             digits = pc.utf8_length(pc.replace_substring_regex(observed, rf"^[+-]?\d\.?|{letter}.*$", ""))
             return Style("float", decimals=int(pc.max(digits).as_py()), exponent=letter)
-    if len(observed) == 0 or any_match(observed, "[eE]"):
+    if len(observed) == 0 or has_exponents:
         return Style("float")
+    least, most = _decimal_ends(observed)
+    ragged = least < most
+    return Style("float", decimals=_count_decimals(observed, most, ragged=ragged), ragged=ragged)
+
+
+def _decimal_ends(observed: pa.Array) -> tuple[int, int]:
+    """Return the least and the largest number of decimals that a number shows."""
+    if (texts := few_texts(observed)) is not None:
+        shown = [len(text.partition(".")[2]) for text in texts if text is not None]
+        return min(shown), max(shown)
     tails = pc.replace_substring_regex(observed, r"^[^.]*\.?", "")
     ends = pc.min_max(pc.utf8_length(tails)).as_py()
-    ragged = ends["min"] < ends["max"]
-    return Style("float", decimals=_count_decimals(observed, ends["max"], ragged=ragged), ragged=ragged)
+    return ends["min"], ends["max"]
 
 
 def _count_decimals(observed: pa.Array, shown: int, *, ragged: bool) -> int:
@@ -242,6 +253,8 @@ def _format_floats(values: pa.Array, style: Style) -> pa.Array:
 
 
 def _fixed(numbers: np.ndarray, decimals: int) -> pa.Array:
+    if len(numbers) <= FEW:
+        return pa.array([_fixed_text(number, decimals) for number in numbers.tolist()], pa.large_string())
     units = np.round(np.abs(numbers) * 10.0**decimals).astype(np.int64)
     digits = pa.array(units).cast(pa.large_string())
     sign = pc.if_else(pa.array((numbers < 0) & (units > 0)), "-", "").cast(pa.large_string())
@@ -251,6 +264,13 @@ def _fixed(numbers: np.ndarray, decimals: int) -> pa.Array:
     whole, tail = pc.utf8_slice_codeunits(digits, 0, -decimals), pc.utf8_slice_codeunits(digits, -decimals)
     point = pa.scalar(".", pa.large_string())
     return pc.binary_join_element_wise(sign, whole, point, tail, EMPTY)
+
+
+def _fixed_text(number: float, decimals: int) -> str:
+    units = round(abs(number) * 10.0**decimals)
+    digits = str(units).rjust(decimals + 1, "0")
+    text = f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+    return f"-{text}" if number < 0 and units else text
 
 
 def _significant(numbers: np.ndarray, digits: int) -> pa.Array:

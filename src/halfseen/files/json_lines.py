@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import repeat
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from halfseen.errors import TableError
 from halfseen.files.csv_tables import decode_cells, find_filled, splice
+from halfseen.files.distinct import few_texts
 from halfseen.files.expansion import Expansion, check_cells
 from halfseen.files.formats import Style, format_cells
 from halfseen.files.missing_codes import is_any_of, is_number, say_counts
@@ -84,8 +86,7 @@ def parse_json_lines(data: bytes, bound: Expansion) -> JsonColumns:
     cells = {key: _plain(key, column, places, source) for key, column in columns.items()}
     nested = {}
     for key, column in columns.items():
-        row = pc.index(pc.fill_null(pc.match_substring_regex(column, r"^[\[{]"), False), True).as_py()
-        if row >= 0:
+        if (row := _find_nested(column)) >= 0:
             nested[key] = lines[row]
     return JsonColumns(pa.table(columns), pa.table(cells), places, nested)
 
@@ -174,6 +175,9 @@ def _spread(rows: Sequence[int], literals: Sequence[str], n_rows: int) -> pa.Arr
 
 def _plain(key: str, literals: pa.Array, lines: np.ndarray, source: str) -> pa.Array:
     """Return strings without quotes and escapes, other values as they are, null where missing."""
+    texts = few_texts(literals)
+    if texts is not None and not any(text is not None and "\\" in text for text in texts):
+        return pa.array([_unquoted(text) for text in texts], _STRING)
     quoted = pc.starts_with(literals, '"')
     texts = pc.if_else(quoted, pc.utf8_slice_codeunits(literals, 1, -1), literals)
     escaped = pc.fill_null(pc.and_(quoted, pc.match_substring(literals, "\\")), False)
@@ -189,6 +193,21 @@ def _plain(key: str, literals: pa.Array, lines: np.ndarray, source: str) -> pa.A
         texts = pc.replace_with_mask(texts, escaped, pa.array(decoded, _STRING))
     missing = pc.is_in(literals, value_set=pa.array(_MISSING, _STRING))
     return pc.if_else(missing, pa.scalar(None, _STRING), texts)
+
+
+def _unquoted(literal: str | None) -> str | None:
+    """Return a value without quotes, if it has any; it contains no escape."""
+    if literal is None or literal in _MISSING:
+        return None
+    return literal[1:-1] if literal.startswith('"') else literal
+
+
+def _find_nested(literals: pa.Array) -> int:
+    """Return the first row with a list or an object, -1 if there is none."""
+    if (texts := few_texts(literals)) is not None:
+        return next((row for row, text in enumerate(texts) if text is not None and text[0] in "[{"), -1)
+    found = pc.index(pc.fill_null(pc.match_substring_regex(literals, r"^[\[{]"), False), True)
+    return int(found.as_py())
 
 
 # ------------------------------------------------------------------------------------------ outcomes
@@ -222,6 +241,8 @@ def _keep_strings(outcome: Outcome, cells: pa.Array, name: str, rules: Rules) ->
 
     No model sees texts that the reader takes for missing, such as ``""`` and ``"NA"``.
     """
+    if outcome.typed.null_count == cells.null_count:  # no text is taken for missing
+        return replace(outcome, words=()) if outcome.words else outcome
     hidden = pc.and_(outcome.typed.is_null(), cells.is_valid())
     if outcome.kept is not None:
         hidden = pc.and_not(hidden, outcome.kept)
@@ -261,12 +282,12 @@ class _Spelling:
     ----------
     quoted : bool
         Whether most of its values are strings.
-    bare : pyarrow.Array
-        The values that are mostly written without quotes.
+    bare : pyarrow.Array or None
+        Of a column of text, the values that are mostly written without quotes.
     """
 
     quoted: bool
-    bare: pa.Array
+    bare: pa.Array | None
 
 
 def write_json_lines(tables: Iterable[pa.Table], file: BinaryIO, like: TableFile, draw: str | None) -> None:
@@ -278,7 +299,7 @@ def write_json_lines(tables: Iterable[pa.Table], file: BinaryIO, like: TableFile
     spellings: dict[str, _Spelling] = {}
     if like.literals is not None:
         missing = [name for name in like.literals.column_names if like.table[name].null_count]
-        spellings = {name: _find_spelling(like.literals[name]) for name in missing}
+        spellings = {name: _find_spelling(like.literals[name], like.styles[name]) for name in missing}
     for number, table in enumerate(tables, start=1):
         for rows, texts, literals in _blocks(like, table):
             columns = [] if draw is None else [_member(draw, pa.repeat(str(number), rows.stop - rows.start))]
@@ -314,6 +335,7 @@ def _member(key: str, values: pa.Array) -> pa.Array:
     return pc.fill_null(_join(start, values.cast(_STRING), _as_scalar(_COMMA)), "")
 
 
+@lru_cache(8)  # of which all but the keys are few
 def _as_scalar(text: str) -> pa.Scalar:
     return pa.scalar(text, _STRING)
 
@@ -322,18 +344,21 @@ def _join(*parts: pa.Array | pa.Scalar) -> pa.Array:
     return pc.binary_join_element_wise(*parts, _as_scalar(""))
 
 
-def _find_spelling(literals: pa.Array) -> _Spelling:
+def _find_spelling(literals: pa.Array, style: Style) -> _Spelling:
     quoted = pc.fill_null(pc.starts_with(literals, '"'), False)
+    n_quoted = quoted.true_count
+    if n_quoted == 0 and style.kind != "text":
+        return _Spelling(quoted=False, bare=None)
     others = literals.filter(pc.invert(quoted)).drop_null()
     others = others.filter(pc.invert(pc.is_in(others, value_set=pa.array(_MISSING, _STRING))))
+    if style.kind != "text":
+        return _Spelling(n_quoted > len(others), None)
     counts = pc.value_counts(others)
     values = counts.field("values")
     also = pc.value_counts(literals.filter(pc.is_in(literals, value_set=_quote(values))))
     twins = dict(zip(also.field("values").to_pylist(), also.field("counts").to_pylist(), strict=True))
     rivals = pa.array([twins.get(text, 0) for text in _quote(values).to_pylist()], pa.int64())
-    return _Spelling(
-        quoted.true_count > len(others), values.filter(pc.greater_equal(counts.field("counts"), rivals))
-    )
+    return _Spelling(n_quoted > len(others), values.filter(pc.greater_equal(counts.field("counts"), rivals)))
 
 
 def _complete(

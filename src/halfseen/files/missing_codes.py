@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.distinct import kind_of
+from halfseen.files.distinct import FEW, kind_of
 from halfseen.words import Note, names_words, plural
 
 if TYPE_CHECKING:  # `rules` imports what numbers are codes
@@ -249,7 +250,16 @@ def is_common_code(sizes: Any) -> Any:
 
 def _is_code(values: Any, codes: Sequence[float] = _CODES) -> Any:
     """Return which numbers are codes; numbers of 32 bits are compared with codes that are rounded alike."""
-    return np.isin(values, np.asarray(codes, np.float32 if values.dtype == np.float32 else np.float64))
+    dtype = np.float32 if values.dtype == np.float32 else np.float64
+    if values.size <= FEW and values.ndim == 1:  # faster than sorting
+        known = _known_codes(tuple(codes), dtype)
+        return np.fromiter((value in known for value in values.tolist()), bool, values.size)
+    return np.isin(values, np.asarray(codes, dtype))
+
+
+@cache
+def _known_codes(codes: tuple[float, ...], dtype: Any) -> frozenset[float]:
+    return frozenset(np.asarray(codes, dtype).tolist())
 
 
 @np.errstate(over="ignore")

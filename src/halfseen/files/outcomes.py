@@ -178,7 +178,8 @@ def finish(draft: Draft, decision: Decision) -> Outcome:
 def has_three_decimals(draft: Draft) -> bool:
     """Return whether every point of a plain column could also be a thousands separator."""
     observed = draft.trimmed.drop_null()
-    return all_match(observed[:_SAMPLE], _THREE_DECIMALS) and all_match(observed, _THREE_DECIMALS)
+    head = all_match(observed[:_SAMPLE], _THREE_DECIMALS)
+    return head and (len(observed) <= _SAMPLE or all_match(observed, _THREE_DECIMALS))
 
 
 def _finish(draft: Draft, decision: Decision) -> Outcome:
@@ -250,7 +251,8 @@ def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
         observed = outcome.typed.drop_null()
         removed = draft.cells.filter(outcome.typed.is_null())
         notes = [suspect_words(draft.name, observed, removed), suspect_spellings(draft.name, observed)]
-    return replace(outcome, notes=(*outcome.notes, *(note for note in notes if note is not None)))
+    said = [note for note in notes if note is not None]
+    return replace(outcome, notes=(*outcome.notes, *said)) if said else outcome
 
 
 # ------------------------------------------------------------------------------------------ numbers

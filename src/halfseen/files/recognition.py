@@ -9,21 +9,22 @@ or dates remains text and is not imputed.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.files.dates import Order, split_dates
-from halfseen.files.distinct import CellKind, any_match
+from halfseen.files.distinct import FEW, CellKind, any_match, compiled
 from halfseen.files.formats import NUMBERS, Style, decimal_of, find_kind, order_of
 from halfseen.files.missing_codes import is_any_of, is_missing_word, is_never_value
 from halfseen.files.numbers import Numbers, plain_texts, split_numbers
 from halfseen.files.outcomes import MOSTLY, finish, has_three_decimals
-from halfseen.files.rules import Decision, Draft, Outcome, Rules, line_below
+from halfseen.files.rules import ColumnRules, Decision, Draft, Outcome, Rules, line_below
 
 _SAMPLE = 500  # cells that are tried before a whole column is; a guess that keeps wide tables of text fast
+_PLAIN = r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # numbers that are not codes such as 007
 _LIKELY = (
     0.5  # more than half of the sample must be numbers or dates: a guess, as exceptions are judged later
 )
@@ -78,18 +79,10 @@ def read_columns(
 
 def _draft(name: str, cells: pa.Array, rules: Rules, *, as_written: bool) -> Draft:
     own = rules.of(name)
-    trimmed = pc.utf8_trim_whitespace(cells)
-    missing = pc.is_in(trimmed, value_set=pa.array(rules.nulls, trimmed.type))
-    spellings: dict[str, int] = {}
-    if declared := [text for text in (*rules.declared, *own.nulls) if text]:
-        meant = is_any_of(trimmed, declared)
-        exact = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *declared], trimmed.type))
-        spellings = Counter(trimmed.filter(pc.and_not(meant, exact)).to_pylist())
-        missing = pc.or_(missing, meant)
-    trimmed = pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
-    draft = Draft(name, cells, trimmed, own, spellings=tuple(spellings.items()))
-    if rules.words:
-        draft = _set_aside(draft, is_never_value(trimmed))
+    plain = _as_plain_numbers(cells, rules, own)
+    if plain is not None and _is_expected(plain.kind, own.learned if as_written else None):
+        return Draft(name, cells, plain.cells, own, kind=plain.kind)
+    draft = _remove_missing(name, cells, rules, own)
     observed = draft.trimmed.drop_null()
     if len(observed) == 0 or own.wanted == "text":
         return draft
@@ -113,6 +106,46 @@ def _draft(name: str, cells: pa.Array, rules: Rules, *, as_written: bool) -> Dra
     if wanted == "date":
         return replace(draft, dates=split_dates(texts.dictionary, counts, own.first_year))
     return replace(draft, numbers=split_numbers(texts.dictionary, counts, own.marks))
+
+
+class _Plain(NamedTuple):
+    """The cells of a column of plain numbers without what is missing, and their kind."""
+
+    cells: pa.Array
+    kind: CellKind
+
+
+def _as_plain_numbers(cells: pa.Array, rules: Rules, own: ColumnRules) -> _Plain | None:
+    """Return the cells of a short column if those that are not missing are plain numbers, and no codes.
+
+    Most columns of very wide tables are such. This has the result of the slower way for all columns, as
+    neither blanks nor words are among such cells.
+    """
+    if len(cells) > FEW or rules.declared or own.nulls or own.marks is not None or own.wanted == "text":
+        return None
+    nulls, is_plain = rules.nulls, compiled(_PLAIN).match
+    texts = [None if text in nulls else text for text in cells.to_pylist()]
+    numbers = [text for text in texts if text is not None]
+    if not numbers or not all(map(is_plain, numbers)):
+        return None
+    joined = "".join(numbers)
+    is_float = "." in joined or "e" in joined or "E" in joined
+    return _Plain(pa.array(texts, cells.type), "float" if is_float else "integer")
+
+
+def _remove_missing(name: str, cells: pa.Array, rules: Rules, own: ColumnRules) -> Draft:
+    """Return a column without blanks around its cells and without texts that mean missing."""
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.is_in(trimmed, value_set=pa.array(rules.nulls, trimmed.type))
+    spellings: dict[str, int] = {}
+    if declared := [text for text in (*rules.declared, *own.nulls) if text]:
+        meant = is_any_of(trimmed, declared)
+        exact = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *declared], trimmed.type))
+        spellings = Counter(trimmed.filter(pc.and_not(meant, exact)).to_pylist())
+        missing = pc.or_(missing, meant)
+    trimmed = pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+    draft = Draft(name, cells, trimmed, own, spellings=tuple(spellings.items()))
+    return _set_aside(draft, is_never_value(trimmed)) if rules.words else draft
 
 
 def _is_expected(kind: CellKind, learned: Style | None) -> bool:

@@ -126,7 +126,11 @@ def find_unstorable(schema: pa.Schema, kind: Format) -> pa.Field | None:
     """Return the first column whose type a format cannot store, if there is one."""
     if kind == "feather" or (kind == "parquet" and _fits_parquet(schema)):
         return None
+    seen = set()
     for field in schema:
+        if field.type in seen:
+            continue
+        seen.add(field.type)
         dtype = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if kind == "parquet":
             storable = _fits_parquet(pa.schema([field]))
