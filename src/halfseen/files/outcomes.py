@@ -140,6 +140,7 @@ HALF = 0.5
 """The same share where the others are a few words, each of which is repeated, such as "refused"; a guess."""
 
 _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5  # of words that are repeated beside numbers; guesses
+_LEAST_CODE = 10**15  # the least number of 16 digits, of which floating-point numbers do not hold all
 _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d+|[1-9]\d{0,2}\.\d{3})$"
@@ -188,12 +189,37 @@ def _finish(draft: Draft, decision: Decision) -> Outcome:
     if draft.kind != "text":
         typed = cast_cells(draft.trimmed, draft.kind)
         if typed is not None:
-            return _typed(draft, typed, style_of(draft.kind, draft.trimmed.drop_null()))
+            outcome = _typed(draft, typed, style_of(draft.kind, draft.trimmed.drop_null()))
+            return _as_codes(draft, outcome) if draft.kind == "integer" else outcome
     if draft.dates:
         return _finish_dates(draft, decision)
     if draft.numbers is not None:
         return _finish_numbers(draft, draft.numbers, decision)
     return _text(draft)
+
+
+def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
+    """Return a column of which most numbers are as long as those of cards with the settings of codes.
+
+    No average of them is such a number, and floating-point numbers do not hold all of their digits. If each
+    is repeated and none becomes equal to another one, they are levels.
+    """
+    values = outcome.typed.drop_null().to_numpy(zero_copy_only=False)
+    is_long = (values >= _LEAST_CODE) | (values <= -_LEAST_CODE)
+    n_long = int(is_long.sum())
+    if draft.rules.wanted is not None or 2 * n_long <= len(values):
+        return outcome
+    n_distinct = len(np.unique(values))
+    if _CELLS_PER_LEVEL * n_distinct <= len(values) and len(np.unique(values.astype(float))) == n_distinct:
+        return replace(outcome, settings={"kind": "categorical"})
+    note = Note(
+        f"column {draft.name!r}: {n_long:,} whole numbers have 16 or more digits, as codes that identify "
+        'something do: not used by the model and not imputed; "kind": "continuous" in the schema makes them '
+        "numbers",
+        "harmful",
+    )
+    settings = {"kind": "identifier", "fill": False}
+    return replace(outcome, settings=settings, notes=(*outcome.notes, note))
 
 
 def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
