@@ -18,7 +18,7 @@ def test_card_numbers_are_kept_and_left_empty():
     outcome = read([*CARDS, ""])
     assert outcome.typed.to_pylist() == [*map(int, CARDS), None]
     assert outcome.settings == {"kind": "identifier", "fill": False}
-    assert "16 or more digits" in outcome.notes[0].text
+    assert "16 or more digits" in outcome.notes[0]
 
 
 @pytest.mark.parametrize("cells", [[str(10**14 + i) for i in range(20)], ["1", "2", "3", str(10**16)]])

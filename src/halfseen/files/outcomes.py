@@ -216,7 +216,7 @@ def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
         f"column {draft.name!r}: {n_long:,} whole numbers have 16 or more digits, as codes that identify "
         'something do: not used by the model and not imputed; "kind": "continuous" in the schema makes them '
         "numbers",
-        "harmful",
+        "harmful" if outcome.typed.null_count else "detail",
     )
     settings = {"kind": "identifier", "fill": False}
     return replace(outcome, settings=settings, notes=(*outcome.notes, note))
