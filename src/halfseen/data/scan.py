@@ -178,12 +178,26 @@ class Scan:
         """
         if n_rows >= self.n_rows:
             return self.read()
+        chosen = [self.choose(start, table, n_rows, random_state) for start, table in self.blocks()]
+        return pa.concat_tables([self.schema.empty_table(), *chosen]).combine_chunks()
+
+    def choose(self, start: int, table: pa.Table, n_rows: int, random_state: int = 0) -> pa.Table:
+        """Returns those rows of a run of rows that are in the sample of `n_rows` rows of the whole table.
+
+        Parameters
+        ----------
+        start : int
+            The number of the first row.
+        table : pyarrow.Table
+            The rows.
+        n_rows, random_state : int
+            As of `sample`.
+        """
+        if n_rows >= self.n_rows:
+            return table
         limit = np.uint64(int(n_rows / self.n_rows * 2**64))
-        chosen = [self.schema.empty_table()]
-        for start, table in self.blocks():
-            numbers = np.arange(start, start + table.num_rows, dtype=np.int64)
-            chosen.append(table.filter(pa.array(id_keys(numbers, random_state ^ _OF_SAMPLES) < limit)))
-        return pa.concat_tables(chosen).combine_chunks()
+        numbers = np.arange(start, start + table.num_rows, dtype=np.int64)
+        return table.filter(pa.array(id_keys(numbers, random_state ^ _OF_SAMPLES) < limit))
 
 
 def scan(

@@ -13,7 +13,7 @@ from scipy.special import chndtrinc, ndtr, ndtri
 from scipy.stats import chi2, fisher_exact
 
 from halfseen.data.columns import Column
-from halfseen.diagnosis.cells import Cells, Integers
+from halfseen.diagnosis.cells import Cells, Integers, PatternCounts
 
 Floats = npt.NDArray[np.float64]
 
@@ -272,7 +272,7 @@ class Associations:
         return tuple(pair for pair in self.pairs if pair.p_adjusted < 0.05)
 
 
-def associate(cells: Cells, target: str | None = None) -> Associations:
+def associate(cells: Cells, target: str | None = None, counted: PatternCounts | None = None) -> Associations:
     r"""Compares rows in which a column is missing with rows in which it is observed, for each column.
 
     For numbers and ordered levels, with rank sum R of the m rows in which the column is missing and n others,
@@ -293,6 +293,9 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
         The table.
     target : str, optional
         A column that is tested however wide the table is.
+    counted : PatternCounts, optional
+        The patterns of all rows of a larger table, of which `cells` are some rows. Columns are then chosen by
+        the missing values of all rows, and missingness is compared with missingness over all rows.
 
     References
     ----------
@@ -306,7 +309,10 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
     >>> pair.measure, pair.effect, f"{pair.low:.2f} {pair.high:.2f}"
     ('rank-biserial', 1.0, '0.73 1.00')
     """
-    missing, others = _choose_columns(cells, target)
+    n_rows, n_missing = cells.n_rows, cells.n_rows - cells.observed.sum(axis=0)
+    if counted is not None:
+        n_rows, n_missing = int(counted.counts.sum()), counted.counts @ ~counted.observed
+    missing, others = _choose_columns(cells, target, n_missing, n_rows)
     rows = [np.flatnonzero(~cells.observed[:, j]) for j in missing]
     pairs: list[Association] = []
     n_untested = 0
@@ -317,15 +323,17 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
         found = list(compare(cells.x[:, k], cells.known[:, k], column, beside))
         n_untested += len(beside) - len(found)
         pairs += found
-    together = _compare_missingness([cells.names[j] for j in missing], rows, cells)
+    both = _count_together(rows, cells.n_rows) if counted is None else _count_in_patterns(counted, missing)
+    together = _compare_missingness([cells.names[j] for j in missing], both, n_missing[missing], n_rows)
     n_untested += len(missing) * (len(missing) - 1) // 2 - len(together)
     n_left_out = len(cells.columns) - len(set(missing) | set(others) | set(_silent(cells)))
     return Associations(_sorted_by_strength(pairs + together), n_untested, n_left_out)
 
 
-def _choose_columns(cells: Cells, target: str | None) -> tuple[list[int], list[int]]:
-    n_missing = cells.n_rows - cells.observed.sum(axis=0)
-    partial = np.flatnonzero((n_missing > 0) & (n_missing < cells.n_rows))
+def _choose_columns(
+    cells: Cells, target: str | None, n_missing: Integers, n_rows: int
+) -> tuple[list[int], list[int]]:
+    partial = np.flatnonzero((n_missing > 0) & (n_missing < n_rows))
     missing = sorted(partial[np.argsort(-n_missing[partial], kind="stable")][:MAX_INCOMPLETE].tolist())
     modelled = [k for k, column in enumerate(cells.columns) if column.modelled]
     first = [k for k in modelled if cells.names[k] == target or k in missing]
@@ -450,17 +458,34 @@ def chi_squared(table: Integers, max_columns: int = MAX_LEVELS) -> tuple[float, 
 # ----------------------------------------------------------------------------------------------- missing
 
 
-def _compare_missingness(names: list[str], rows: list[Integers], cells: Cells) -> list[Association]:
-    n_rows = cells.n_rows
-    pairs = []
+def _count_together(rows: list[Integers], n_rows: int) -> Integers:
+    """Returns in how many rows (K, K) two columns are both missing; only the upper triangle is filled."""
+    both = np.zeros((len(rows), len(rows)), dtype=np.int64)
     gone = np.zeros(n_rows, dtype=bool)
-    for one, name in enumerate(names):
+    for one in range(len(rows)):
         gone[rows[one]] = True
-        for other in range(one + 1, len(names)):
-            both = int(gone[rows[other]].sum())
-            pairs.append(_compare_pair(name, names[other], both, len(rows[one]), len(rows[other]), n_rows))
+        for other in range(one + 1, len(rows)):
+            both[one, other] = gone[rows[other]].sum()
         gone[rows[one]] = False
-    return pairs
+    return both
+
+
+def _count_in_patterns(counted: PatternCounts, columns: list[int]) -> Integers:
+    """Returns in how many rows (K, K) two columns are both missing, from the patterns of all rows."""
+    missing = ~counted.observed[:, columns]
+    both: Integers = (missing * counted.counts[:, None]).T @ missing.astype(np.int64)
+    return both
+
+
+def _compare_missingness(
+    names: list[str], both: Integers, n_missing: Integers, n_rows: int
+) -> list[Association]:
+    n = [int(count) for count in n_missing]
+    return [
+        _compare_pair(names[one], names[other], int(both[one, other]), n[one], n[other], n_rows)
+        for one in range(len(names))
+        for other in range(one + 1, len(names))
+    ]
 
 
 def _compare_pair(name: str, other: str, both: int, n_one: int, n_other: int, n_rows: int) -> Association:

@@ -131,19 +131,29 @@ TOP_PATTERNS = 20
 
 
 @dataclass(frozen=True)
-class Patterns:
-    """The distinct rows of a mask, the most frequent first.
+class PatternCounts:
+    """The distinct rows of a mask, the most frequent first; of equally frequent ones that of the first row.
 
     Shapes
     ------
     observed : (G, P), the patterns.
-    of_row : (N), which of them each row is.
     counts : (G), how many rows each has.
     """
 
     observed: Bools
-    of_row: Integers
     counts: Integers
+
+
+@dataclass(frozen=True)
+class Patterns(PatternCounts):
+    """The distinct rows of a mask, and which of them each row is.
+
+    Shapes
+    ------
+    of_row : (N), which pattern each row has.
+    """
+
+    of_row: Integers
 
 
 def group_patterns(observed: Bools) -> Patterns:
@@ -169,7 +179,7 @@ def group_patterns(observed: Bools) -> Patterns:
     order = np.lexsort((first, -counts))
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return Patterns(observed[first[order]], place[of_row], counts[order])
+    return Patterns(observed[first[order]], counts[order], place[of_row])
 
 
 @dataclass(frozen=True)
@@ -231,7 +241,7 @@ class PatternTable:
     monotonicity: Monotonicity
 
 
-def tabulate_patterns(patterns: Patterns, names: Sequence[str]) -> PatternTable:
+def tabulate_patterns(patterns: PatternCounts, names: Sequence[str]) -> PatternTable:
     """Counts patterns and checks whether they are nested.
 
     Examples
@@ -268,7 +278,7 @@ def missing_names(shown: Bools, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _find_twins(
-    patterns: Patterns, incomplete: Integers, names: Sequence[str]
+    patterns: PatternCounts, incomplete: Integers, names: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
     groups: dict[bytes, list[str]] = {}
     for j in incomplete.tolist():
@@ -276,7 +286,7 @@ def _find_twins(
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def _check_nesting(patterns: Patterns, incomplete: Integers, names: Sequence[str]) -> Monotonicity:
+def _check_nesting(patterns: PatternCounts, incomplete: Integers, names: Sequence[str]) -> Monotonicity:
     missing = ~patterns.observed[:, incomplete]
     order = np.argsort(patterns.counts @ missing, kind="stable")
     missing = missing[:, order]

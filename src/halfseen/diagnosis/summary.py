@@ -1,6 +1,6 @@
 r"""Diagnosis of a table: what is missing, what it is associated with, and evidence against MCAR."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,18 +8,22 @@ import numpy as np
 
 from halfseen._files import plain_json
 from halfseen._random import seed_from
+from halfseen.base.scanned import is_scan
 from halfseen.data.codes import open_table
+from halfseen.data.columns import Column
 from halfseen.data.relations import group_announcements
 from halfseen.diagnosis import wording
 from halfseen.diagnosis.association import Association, Associations, associate
 from halfseen.diagnosis.cells import (
     Cells,
+    Integers,
     Patterns,
     PatternTable,
     find_duplicated_rows,
     group_patterns,
     tabulate_patterns,
 )
+from halfseen.diagnosis.counts import stretch_edges
 from halfseen.diagnosis.drift import Drift, run_drift
 from halfseen.diagnosis.little import LittleTest, run_little
 from halfseen.diagnosis.predictability import Predictability, run_predictability
@@ -27,7 +31,6 @@ from halfseen.diagnosis.wording import write
 from halfseen.errors import SchemaError, warn_user
 from halfseen.words import names_words
 
-MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small
 MAX_PAIRS = 1000  # of `to_dict`
 TOP_COPIES = 5  # duplicated rows that are named; a guess, which keeps the sentence short
 
@@ -57,6 +60,27 @@ class ColumnMissingness:
 
 
 @dataclass(frozen=True)
+class SampledRows:
+    """The rows of a large table in files from which parts of its diagnosis are found.
+
+    These parts are the kinds of the columns, the associations with values, Little's test and the
+    predictability of missingness.
+
+    Attributes
+    ----------
+    n_rows : int
+        The number of rows, which are chosen at random by their numbers.
+    n_patterns : int or None
+        If the table has more patterns than are counted, the number of those that are counted at most: then
+        the patterns, apart from the number of complete rows, and all associations are found from these rows,
+        too. None if patterns are counted in all rows.
+    """
+
+    n_rows: int
+    n_patterns: int | None = None
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """The result of `describe`, which can be printed; its parts are attributes.
 
@@ -66,7 +90,8 @@ class Diagnosis:
         The number of rows, and of missing values.
     n_duplicated_rows : int or None
         The number of rows that are copies of an earlier row, with the same values and the same cells missing;
-        None if a column has values that cannot be compared, such as lists. Blank rows do not count.
+        None if a column has values that cannot be compared, such as lists, or if parts of the diagnosis are
+        found from some rows only. Blank rows do not count.
     first_duplicates : tuple of pairs of int
         The positions of the first of these copies, counted from 0, and of the rows that they repeat.
     columns : tuple of ColumnMissingness
@@ -83,6 +108,9 @@ class Diagnosis:
         The column named as the target.
     drift : Drift or None
         The differences in missingness to the reference table.
+    sampled : SampledRows or None
+        The rows of a large table in files from which parts are found; None if all parts are found from all
+        rows.
     """
 
     n_rows: int
@@ -96,6 +124,14 @@ class Diagnosis:
     predictability: tuple[Predictability, ...]
     target: str | None
     drift: Drift | None
+    sampled: SampledRows | None = None
+
+    @property
+    def n_pattern_rows(self) -> int:
+        """The number of rows in which patterns are counted: all, or the sampled ones."""
+        if self.sampled is None or self.sampled.n_patterns is None:
+            return self.n_rows
+        return self.sampled.n_rows
 
     @property
     def readings(self) -> tuple[str, ...]:
@@ -145,8 +181,10 @@ def describe(
 
     Parameters
     ----------
-    table : pandas, polars or pyarrow table, or array of shape (n_rows, n_columns)
-        A table with missing values.
+    table : pandas, polars or pyarrow table, array of shape (n_rows, n_columns), or Scan
+        A table with missing values. Of a large table in files, opened by `halfseen.scan`, missing values and
+        patterns are counted in all rows, and the rest is found from about 200,000 rows, see
+        `halfseen.distributed.describe`.
     target : str, optional
         The column that will be predicted; associations with it are listed first. The columns of an array are
         called x0, x1, ...
@@ -186,10 +224,12 @@ def describe(
     >>> print(diagnosis.readings[0].split(". ")[0])
     Rows with missing values do not differ significantly from the other rows
     """
+    if is_scan(table):
+        from halfseen.diagnosis.scanned import describe_scan
+
+        return describe_scan(table, target, against, kept=kept, random_state=random_state)
     cells = Cells.read(table, kept)
-    if target is not None and target not in cells.names:
-        known = names_words(cells.names, 8)
-        raise SchemaError(f"The target {target!r} is not a column of the table; its columns are {known}.")
+    check_target(target, cells.names)
     for sentence in group_announcements(cells.columns):
         warn_user(sentence)
     drift = None if against is None else run_drift(cells.names, cells.observed, against)
@@ -212,6 +252,13 @@ def describe(
     )
 
 
+def check_target(target: str | None, names: Sequence[str]) -> None:
+    """Raises an error if a target is not among the columns."""
+    if target is not None and target not in names:
+        known = names_words(names, 8)
+        raise SchemaError(f"The target {target!r} is not a column of the table; its columns are {known}.")
+
+
 def _run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:
     """Performs Little's test; patterns are those of known values, of which means are compared."""
     if len(patterns.counts) < 2 or cells.known is cells.observed:
@@ -221,15 +268,15 @@ def _run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:
 
 
 def _count_missing(cells: Cells) -> tuple[ColumnMissingness, ...]:
-    edges = np.linspace(0, cells.n_rows, min(MAX_STRETCHES, cells.n_rows) + 1).astype(np.int64)
-    columns = []
-    for column, seen in zip(cells.columns, cells.observed.T, strict=True):
-        n_missing = cells.n_rows - int(seen.sum())
-        shares: list[float] = []
-        if n_missing:
-            counts = np.add.reduceat((~seen).astype(np.int64), edges[:-1])
-            shares = (counts / np.diff(edges)).round(4).tolist()
-        columns.append(
-            ColumnMissingness(column.name, column.kind, n_missing, n_missing / cells.n_rows, tuple(shares))
-        )
-    return tuple(columns)
+    edges = stretch_edges(cells.n_rows)
+    return tuple(
+        column_missingness(column, np.add.reduceat((~seen).astype(np.int64), edges[:-1]), edges)
+        for column, seen in zip(cells.columns, cells.observed.T, strict=True)
+    )
+
+
+def column_missingness(column: Column, counts: Integers, edges: Integers) -> ColumnMissingness:
+    """Returns the missing values of a column, from their counts in stretches of rows between edges."""
+    n_missing, n_rows = int(counts.sum()), int(edges[-1])
+    shares: list[float] = (counts / np.diff(edges)).round(4).tolist() if n_missing else []
+    return ColumnMissingness(column.name, column.kind, n_missing, n_missing / n_rows, tuple(shares))

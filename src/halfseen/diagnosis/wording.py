@@ -86,6 +86,7 @@ def read(diagnosis: "Diagnosis") -> tuple[str, ...]:
     if diagnosis.n_missing == 0:
         return ("Nothing is missing.", *read_duplicates(diagnosis), *read_drift(diagnosis))
     return (
+        *read_sample(diagnosis),
         *_read_verdict(diagnosis),
         *read_little(diagnosis.little),
         *_read_pairs(diagnosis),
@@ -94,6 +95,27 @@ def read(diagnosis: "Diagnosis") -> tuple[str, ...]:
         *_read_together(diagnosis.patterns),
         *read_duplicates(diagnosis),
         *read_drift(diagnosis),
+    )
+
+
+def read_sample(diagnosis: "Diagnosis") -> Iterable[str]:
+    """Yields the sentences on what is found from some of the rows of a table in files."""
+    sampled = diagnosis.sampled
+    if sampled is None:
+        return
+    rows = plural(sampled.n_rows, "sampled row")
+    tests = (
+        "Little's test, the prediction of missingness and associations with values are computed from "
+        f"{rows}, chosen at random by their numbers. Duplicated rows are not counted."
+    )
+    if sampled.n_patterns is None:
+        what = "Missing values, their patterns and associations between them"
+        yield f"{what} are counted in all {diagnosis.n_rows:,} rows. {tests}"
+        return
+    yield f"Missing values and complete rows are counted in all {diagnosis.n_rows:,} rows. {tests}"
+    yield (
+        f"There are more than {sampled.n_patterns:,} patterns of missing values, so they are not counted in "
+        f"all rows: patterns and associations between missing values are those of the {rows}."
     )
 
 

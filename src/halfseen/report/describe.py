@@ -17,6 +17,7 @@ from halfseen.diagnosis.wording import (
     p_words,
     pair_words,
     read_drift,
+    read_sample,
     shift_words,
 )
 from halfseen.report import describe_svg, svg
@@ -116,7 +117,7 @@ def describe_lines(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
         f"{plural(summary['n_missing'], 'value')} of this table ({share}) {verb} missing, in {columns}. "
         f"Dropping every row with a missing value would lose {lost} of the rows{rest}."
     )
-    return [*drift, what, *copies, *_check_line(summary, verdicts), NOTICE]
+    return [*drift, what, *summary["sample_readings"], *copies, *_check_line(summary, verdicts), NOTICE]
 
 
 def _duplicates_line(summary: Summary) -> list[str]:
@@ -207,6 +208,7 @@ def summarize_diagnosis(
         "check": check,
         "reasons": explain_missingness(diagnosis),
         "drift_readings": list(read_drift(diagnosis)),
+        "sample_readings": list(read_sample(diagnosis)),
     }
 
 
@@ -221,7 +223,7 @@ def _picture_patterns(diagnosis: Diagnosis, emptiest: Sequence[str]) -> Summary:
         "columns": shown,
         "rows": rows,
         "n_patterns": table.n_patterns,
-        "n_other": diagnosis.n_rows - sum(row.count for row in table.rows),
+        "n_other": diagnosis.n_pattern_rows - sum(row.count for row in table.rows),
         "n_hidden_columns": len(table.columns) - len(shown),
         "n_single": table.n_single,
         "monotone": table.monotonicity.monotone,
