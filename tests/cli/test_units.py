@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import halfseen
+from halfseen import distributed
 from halfseen.cli import progress
 from halfseen.data import blocks
+from halfseen.diagnosis import scanned
 from halfseen.distributed import units
 
 N = 2000
@@ -147,6 +149,40 @@ def test_a_large_file_is_streamed_without_being_asked(call, table, model, monkey
     code, _, err = call("impute", f"big.{suffix}", "-o", "out.csv", "--model", "m.half")
     assert code == 0, err
     assert "stream" not in err  # a csv keeps the text of its cells, which is read as a whole
+
+
+def test_files_are_described_in_blocks(call, table, rows, tmp_path, monkeypatch):
+    code, out, err = call("describe", "in/*.parquet", "--json", "--engine", "local", "--workers", "1")
+    assert code == 0, err
+    pq.write_table(table, "all.parquet")
+    found = json.loads(out)
+    assert found == halfseen.describe(table).to_dict()
+    monkeypatch.setattr(scanned, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr(scanned, "FEWEST_ROWS", 1)
+    monkeypatch.setattr("halfseen.cli.units.count_memory", lambda: 8_000)
+    code, out, err = call("describe", "all.parquet", "--report", "r.html")
+    assert code == 0, err
+    assert "stream  all.parquet: " in err
+    expected = distributed.describe("in", n_workers=1)
+    assert expected.sampled is not None
+    assert out.strip() == str(expected).strip()
+    assert expected.readings[0] in Path("r.html").read_text().replace("&#39;", "'")
+    code, _, err = call("describe", "all.parquet", "--null", "999")  # needs the reader of whole files
+    assert code == 0, err
+    assert "stream" not in err
+
+
+def test_what_cannot_be_described_in_blocks_is_refused(call, rows):
+    base = ("describe", "in", "--engine", "local")
+    for words, arguments in {
+        "--against needs the whole table in memory": (*base, "--against", "in/x.parquet"),
+        "--null needs the whole table in memory": (*base, "--null", "999"),
+        "--address and --workers need --engine": ("describe", "in/x.parquet", "--workers", "2"),
+        "--engine reads files, not standard input": ("describe", "-", *base[2:]),
+    }.items():
+        code, _, err = call(*arguments)
+        assert code == 2
+        assert words in err
 
 
 def test_what_needs_the_whole_table_is_refused(call, rows, model, tmp_path):

@@ -122,9 +122,15 @@ def describe_command(
 
     Whether missingness depends on the missing values themselves cannot be tested from the data.
     """
+    from halfseen.cli import describe_units
+
+    reporter = _reporter(context, quiet, verbose)
+    if describe_units.is_in_blocks(request):
+        describe_units.describe_in_blocks(request, reporter)
+        return
     from halfseen.cli.describe import run_describe
 
-    run_describe(request, _reporter(context, quiet, verbose))
+    run_describe(request, reporter)
 
 
 @app.command("compare")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -111,17 +112,57 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
         )  # fmt: skip
     drift = _measure(request, file, reporter)
     what_if = _analyse_sensitivity(request, file, reporter)
+    check = None if request.report is None else _check_fill(diagnosis, request, file, reporter)
+    reference_name = "" if reference is None else Path(reference.source).name
+    show_results(
+        request, reporter, diagnosis, file.source,
+        drift=drift, what_if=what_if, check=check, reference=reference_name,
+    )  # fmt: skip
+    reporter.done()
+
+
+def show_results(
+    request: DescribeRequest,
+    reporter: Reporter,
+    diagnosis: Diagnosis,
+    source: str,
+    *,
+    drift: ModelDrift | None = None,
+    what_if: Sequence[Any] = (),
+    check: dict[str, Any] | None = None,
+    reference: str = "",
+) -> None:
+    """Print a diagnosis, or write it as JSON, and write the report that was asked for.
+
+    Parameters
+    ----------
+    request : DescribeRequest
+        What was asked.
+    reporter : Reporter
+        The reporter of progress.
+    diagnosis : Diagnosis
+        The diagnosis.
+    source : str
+        The name of the table.
+    drift : ModelDrift, optional
+        What is known of a model.
+    what_if : sequence of Sensitivity
+        The sensitivity analyses.
+    check : dict, optional
+        How well hidden known values can be filled.
+    reference : str
+        The name of the reference table.
+    """
     if request.report is not None:
         from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 
-        check = _check_fill(diagnosis, request, file, reporter)
         summary = summarize_diagnosis(
             diagnosis,
-            reference="" if reference is None else Path(reference.source).name,
+            reference=reference,
             model=None if drift is None else drift.to_dict(),
             sensitivities=[found.to_dict() for found in what_if],
             check=check,
-            run=reporter.run_info(file.source),
+            run=reporter.run_info(source),
         )
         write_page(request.report, render_diagnosis(summary))
         reporter.show("report", request.report)
@@ -137,7 +178,6 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
             print(f"\nWhat if missing values differ\n  {one_line(found.conclusion)}")
         if what_if:
             print(f"  {what_if[0].limit}")
-    reporter.done()
 
 
 def _read(source: str, reading: dict[str, Any]) -> TableFile:

@@ -318,6 +318,31 @@ class LayoutName(StrEnum):
     files = "files"
 
 
+Address = Annotated[
+    str | None,
+    typer.Option(help="With --engine: the address of a cluster; auto is that of Ray on this machine."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --engine: the number of workers; all processors by default."),
+]
+
+
+@dataclass(frozen=True)
+class CountingOptions:
+    """The options of a table of which missing values are counted in blocks."""
+
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="Read IN, one file or many, in blocks, and compute the tests from some of the rows: by "
+            "processes of this machine (local), by Ray or by Dask."
+        ),
+    ] = None
+    address: Address = None
+    workers: Workers = None
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """The options of a table that is read in blocks, and need not fit into memory."""
@@ -329,14 +354,8 @@ class EngineOptions:
             "OUT: by processes of this machine (local), by Ray or by Dask."
         ),
     ] = None
-    address: Annotated[
-        str | None,
-        typer.Option(help="With --engine: the address of a cluster; auto is that of Ray on this machine."),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --engine: the number of workers; all processors by default."),
-    ] = None
+    address: Address = None
+    workers: Workers = None
     layout: Annotated[
         LayoutName | None,
         typer.Option(

@@ -12,6 +12,7 @@ from halfseen.cli.options import (
     COMPARED,
     DEFAULT_METHOD,
     QUICK,
+    CountingOptions,
     EngineOptions,
     Method,
     ReadingOptions,
@@ -26,6 +27,9 @@ READING = ReadingOptions()
 
 UNITS = EngineOptions()
 """A table that is read as a whole, unless it is too large."""
+
+COUNTING = CountingOptions()
+"""A table that is described in memory, unless it is too large."""
 
 
 def _check_level(level: float) -> float:
@@ -342,6 +346,7 @@ class DescribeRequest:
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False
     seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0
     reading: ReadingOptions = READING
+    counting: CountingOptions = COUNTING
 
 
 @dataclass(frozen=True, kw_only=True)

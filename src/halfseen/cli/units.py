@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,17 @@ is not read into memory at all."""
 MODEL = "model.halfseen"
 """The model that was fitted by a run, in the folder of its output, so that the run can be resumed."""
 
+OF_WHOLE_FILES = {
+    "encoding": "--encoding", "null": "--null", "no_default_nulls": "--no-default-nulls",
+    "number_format": "--number-format", "date_order": "--date-order", "source_format": "--from",
+    "sheet": "--sheet",
+}  # fmt: skip
+"""Options of the reader of whole files, whose rules blocks do not follow."""
+
 _NOT_IN_UNITS = {
     "report": "--report", "evaluate": "--evaluate", "in_place": "--in-place", "weights": "--weights",
     "checkpoint": "--checkpoint", "leave_unreliable": "--leave-unreliable", "output_format": "--to",
-    "next_measurement": "--next-measurement", "encoding": "--encoding", "null": "--null",
-    "no_default_nulls": "--no-default-nulls", "number_format": "--number-format",
-    "date_order": "--date-order", "source_format": "--from", "sheet": "--sheet",
+    "next_measurement": "--next-measurement", **OF_WHOLE_FILES,
 }  # fmt: skip
 """Options that need the whole table in memory, or rules of the reader of whole files."""
 
@@ -60,9 +65,20 @@ def is_streamed(request: ImputeRequest) -> bool:
     asked = [name for name in _given(request) if name != "output_format"]
     if len(paths) != 1 or asked or request.draws is not None or request.destination == "-":
         return False
-    known = Path(paths[0]).suffix.lower() in FORMATS and Path(paths[0]).is_file()
     typed = Path(request.destination).suffix.lower() in (".parquet", ".pq") and request.output_format is None
-    return known and typed and content_size(paths[0]) > count_memory() // STREAMED_SHARE
+    return typed and is_large(paths[0])
+
+
+def is_large(path: str) -> bool:
+    """Return whether a file can be read in blocks, and is larger than its share of the memory."""
+    known = Path(path).suffix.lower() in FORMATS and Path(path).is_file()
+    return known and content_size(path) > count_memory() // STREAMED_SHARE
+
+
+def show_stream(path: str, what: str, reporter: Reporter) -> None:
+    """Report that a file is read in blocks because of its size, and what becomes of it."""
+    size, limit = show_size(content_size(path)), show_size(count_memory() // STREAMED_SHARE)
+    reporter.show("stream", f"{path}: {size}, more than {limit}: {what}")
 
 
 def content_size(path: str) -> int:
@@ -81,7 +97,7 @@ def impute_in_units(request: ImputeRequest, reporter: Reporter) -> None:
     """Impute a table by an engine, into a folder; see `halfseen.distributed.impute`."""
     _refuse(request)
     with reporter.noting_warnings():
-        table = _open(request, reporter, request.units.row_id)
+        table = open_scan(request, reporter, request.units.row_id)
         folder = str(request.output)
         model = request.model
         if model is None and request.units.resume and os.path.isfile(os.path.join(folder, MODEL)):
@@ -96,7 +112,7 @@ def impute_in_units(request: ImputeRequest, reporter: Reporter) -> None:
             imputer.save(request.save_model)
             reporter.show("model", request.save_model)
         seed = request.seed if "seed" in request.given else None
-        with _counting(reporter, "imputing", table) as progress:
+        with counting(reporter, "imputing", table) as progress:
             written = run.impute(
                 table, imputer, folder, draws=request.draws, random_state=seed, progress=progress,
                 **_engine(request.units),
@@ -109,9 +125,9 @@ def predict_in_units(request: PredictRequest, reporter: Reporter) -> None:
     """Predict the rows of a table by an engine, into a folder; see `halfseen.distributed.predict`."""
     _refuse(request)
     with reporter.noting_warnings():
-        table = _open(request, reporter, None)
+        table = open_scan(request, reporter, None)
         model = _load(request.model, reporter)
-        with _counting(reporter, "predicting", table) as progress:
+        with counting(reporter, "predicting", table) as progress:
             written = run.predict(
                 table, model, request.output, level=request.level, progress=progress, **_engine(request.units)
             )
@@ -123,16 +139,15 @@ def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
     """Impute one file into another block by block, without reading it into memory."""
     with reporter.noting_warnings():
         path = expand(request.source)[0]
-        size, limit = show_size(content_size(path)), show_size(count_memory() // STREAMED_SHARE)
-        reporter.show("stream", f"{path}: {size}, more than {limit}: read and written in blocks")
-        table = _open(request, reporter, None)
+        show_stream(path, "read and written in blocks", reporter)
+        table = open_scan(request, reporter, None)
         imputer = (
             _load(request.model, reporter) if request.model is not None else _fit(request, table, reporter)
         )
         if request.save_model is not None:
             imputer.save(request.save_model)
             reporter.show("model", request.save_model)
-        with _counting(reporter, "imputing", table) as progress:
+        with counting(reporter, "imputing", table) as progress:
             run.impute_file(table, imputer, request.destination, progress=progress)
         reporter.show("wrote", f"{request.destination} (means and most probable levels)")
     reporter.done()
@@ -142,9 +157,13 @@ def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
 
 
 def _given(request: Any) -> list[str]:
-    """Return the options that were given although they need the whole table."""
+    return given_of(request, _NOT_IN_UNITS)
+
+
+def given_of(request: Any, names: Iterable[str]) -> list[str]:
+    """Return those of some options that were given."""
     values = {**vars(request.reading), **vars(request)}
-    return [name for name in _NOT_IN_UNITS if values.get(name)]
+    return [name for name in names if values.get(name)]
 
 
 def _refuse(request: Any) -> None:
@@ -157,7 +176,8 @@ def _refuse(request: Any) -> None:
         raise TableError(f"{request.output}: --engine writes a folder, and this is a file")
 
 
-def _open(request: Any, reporter: Reporter, row_id: str | None) -> Scan:
+def open_scan(request: Any, reporter: Reporter, row_id: str | None) -> Scan:
+    """Open the files of a request, and report how much they hold and by which rules they are read."""
     delimiter = request.reading.delimiter
     table = scan(request.source, row_id, delimiter=delimiter and parse_delimiter(delimiter))
     files, rows = plural(len(table.parts), "file"), plural(table.n_rows, "row")
@@ -209,7 +229,7 @@ def _engine(units: EngineOptions) -> dict[str, Any]:
 
 
 @contextmanager
-def _counting(reporter: Reporter, what: str, table: Scan) -> Iterator[Callable[[int, int], None]]:
+def counting(reporter: Reporter, what: str, table: Scan) -> Iterator[Callable[[int, int], None]]:
     """Show how many rows are done, how many in a second, and the time that is left."""
     began = time.monotonic()
     with reporter.progress(what, plural(table.n_rows, "row"), "row") as move:
