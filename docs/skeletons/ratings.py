@@ -81,6 +81,9 @@ class RatingMeans(Saveable, BaseEstimator):
         return {"means": self._means}
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
-        if len(state["means"]) != len(self.items_) + 1:
+        texts = isinstance(self.items_, list) and all(isinstance(item, str) for item in self.items_)
+        if not texts or not self.items_ or self.items_ != sorted(set(self.items_)):
+            raise ValueError("the items are not different texts in order")
+        if state["means"].shape != (len(self.items_) + 1,) or state["means"].dtype != torch.float64:
             raise ValueError(f"there are {len(state['means'])} means of {len(self.items_)} items")
         self._means = state["means"]

@@ -23,10 +23,19 @@ from halfseen import (
     ModelFileError,
 )
 from halfseen.circuits import CircuitClassifier
-from halfseen.neumiss import NeuMissNetworkClassifier
+from halfseen.neumiss import (
+    NeuMissClassifier,
+    NeuMissNetworkClassifier,
+    NeuMissNetworkRegressor,
+    NeuMissRegressor,
+)
+from halfseen.ratings import MatrixFactorization
+from halfseen.sparsity import SparsityNormClassifier
 from halfseen.testing.tables import cells, fit_quietly, hide, missing, stays_empty, take
+from skeletons.ratings import RatingMeans
 
 ROWS = (*IMPUTERS, *PREDICTORS, *TRANSFORMERS, *OTHERS)
+THREE = {"labels": [0, 1, 2], "dtype": "<i8"}
 N_NUMBERS, N_ELEMENTS = 20, 20  # forgeries of each estimator
 
 
@@ -101,6 +110,13 @@ def test_a_forged_model_is_refused_or_gives_finite_answers_or_a_clear_error(tmp_
     assert refused > 0
 
 
+def ratings():
+    """Ratings of three items by two users; identifiers are whole numbers."""
+    return pd.DataFrame(
+        {"user": [1, 1, 1, 2, 2], "item": [1, 2, 3, 1, 2], "rating": [1.0, 2.0, 3.0, 2.0, 5.0]}
+    )
+
+
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory):
     """The content of a small saved model, by the name of its class."""
@@ -119,7 +135,12 @@ def contents(tmp_path_factory):
         BoostingRegressor(max_iter=3, random_state=0).fit(X, y),
         ImputeThenRegressor(predictor="linear", n_draws=2, random_state=0).fit(X, y),
         NeuMissNetworkClassifier(depth=1, width=4, max_epochs=1, random_state=0).fit(X, y > 0),
+        NeuMissNetworkRegressor(depth=1, width=4, max_epochs=1, random_state=0).fit(X, y),
+        NeuMissRegressor(n_networks=1, width=4, max_epochs=1, random_state=0).fit(X, y),
+        NeuMissClassifier(n_networks=1, width=4, max_epochs=1, random_state=0).fit(X, y > 0),
+        SparsityNormClassifier(width=4, max_epochs=1, random_state=0).fit(X, y > 0),
         CircuitClassifier(n_leaves=2, n_channels=2, max_epochs=1, random_state=0).fit(X, y > 0),
+        MatrixFactorization(n_factors=1, n_warmup=1, n_draws=2, random_state=0).fit(ratings()),
     ]
     found = {}
     for model in models:
@@ -155,7 +176,28 @@ def contents(tmp_path_factory):
             "_plain_classes is",
         ),
         ("ImputeThenRegressor", "attributes", "_n_draws", 10**7, "KeyError|has no model"),
-        ("NeuMissNetworkClassifier", "attributes", "_n_outputs", 10**9, "_n_outputs|weights"),
+        ("NeuMissNetworkClassifier", "attributes", "_n_outputs", 10**9, "1000000000 outputs for 2 classes"),
+        ("NeuMissNetworkClassifier", "attributes", "_plain_classes", THREE, "2 outputs for 3 classes"),
+        ("NeuMissClassifier", "attributes", "_plain_classes", THREE, "2 outputs for 3 classes"),
+        ("SparsityNormClassifier", "attributes", "_plain_classes", THREE, "2 outputs for 3 classes"),
+        ("CircuitClassifier", "attributes", "_plain_classes", THREE, "2 outputs for 3 classes"),
+        *(
+            (
+                "MatrixFactorization",
+                "attributes",
+                "_identifiers",
+                identifiers,
+                "identifiers of",
+            )
+            for identifiers in (
+                {"user": [1, 2], "item": [2, 1, 3]},  # not sorted
+                {"user": [1, 2], "item": [1, 2, "a"]},
+                {"user": [1, 2], "item": [1, 2, 2.5]},
+                {"user": [False, True], "item": [1, 2, 3]},
+                {"user": [1, 2], "item": [1, 2, 2**70]},
+                {"user": [1, 2], "item": [1, 2, 3], "shop": [1]},
+            )
+        ),
     ],
 )
 def test_numbers_that_no_fit_gives_are_refused(contents, tmp_path, name, part, entry, value, match):
@@ -180,6 +222,34 @@ def test_numbers_that_no_fit_gives_are_refused(contents, tmp_path, name, part, e
         ("BoostingRegressor", "errors", lambda t: t.bool(), "errors of held-out rows have the type"),
         ("GaussianRegressor", "target.scale", lambda t: -t, "scales of features or targets are not"),
         ("GaussianRegressor", "gaussian.covariance", lambda t: t[:2], "do not fit together"),
+        ("NeuMissRegressor", "incomplete", lambda t: t.long(), "incomplete features"),
+        ("NeuMissRegressor", "incomplete", lambda t: t[:-1], "incomplete features"),
+        ("NeuMissRegressor", "incomplete", lambda t: ~t, "inputs of networks|incomplete features"),
+        ("NeuMissRegressor", "bounds", lambda t: t.flip(0), "bounds of features"),
+        ("NeuMissRegressor", "bounds", lambda t: t[:, :1], "bounds of features"),
+        (
+            "NeuMissRegressor",
+            "target.loc",
+            lambda t: t.expand(2).clone(),
+            "scales of features or targets|outputs",
+        ),
+        ("NeuMissClassifier", "calibration", lambda t: 0 * t, "calibration"),
+        ("NeuMissClassifier", "scores.knots", lambda t: t[:, :1], "inputs of networks"),
+        ("NeuMissClassifier", "link.weights", lambda t: t[:, [0, 0, 0]], "do not fit together"),
+        (
+            "NeuMissNetworkRegressor",
+            "target.loc",
+            lambda t: t.expand(2).clone(),
+            "scales of features|outputs",
+        ),
+        ("NeuMissNetworkRegressor", "target.errors", lambda t: t[:, [0, 0]], "errors of held-out rows"),
+        ("SparsityNormClassifier", "calibration.offsets", lambda t: t.long(), "offsets of classes"),
+        ("SparsityNormClassifier", "calibration.offsets", lambda t: t[:, None], "offsets of classes"),
+        ("SparsityNormClassifier", "calibration.offsets", lambda t: t[:1], "offsets of classes"),
+        ("SparsityNormClassifier", "calibration.factor", lambda t: t.expand(2).clone(), "factor"),
+        ("SparsityNormClassifier", "calibration.factor", lambda t: -t, "factor"),
+        ("SparsityNormClassifier", "class_weights", lambda t: -t, "weights of classes"),
+        ("SparsityNormClassifier", "class_weights", lambda t: t[:, None], "weights of classes"),
     ],
 )
 def test_tensors_that_no_fit_gives_are_refused(contents, tmp_path, name, tensor, change, match):
@@ -246,6 +316,15 @@ def test_names_of_columns_are_texts_and_as_many_as_columns(tmp_path, names, matc
     assert manifest["attributes"]["feature_names_in_"] == ["a"]
     manifest["attributes"]["feature_names_in_"] = names
     _refused(tmp_path / "model", sign(manifest, tensors), match)
+
+
+@pytest.mark.parametrize("items", [["2", "1", "3"], ["1", "1", "2"], [1, 2, 3], "123"])
+def test_the_skeleton_of_ratings_refuses_items_that_no_fit_gives(tmp_path, items):
+    RatingMeans().fit(ratings()).save(tmp_path / "model")
+    manifest, tensors = read((tmp_path / "model").read_bytes())
+    assert manifest["attributes"]["items_"] == ["1", "2", "3"]
+    manifest["attributes"]["items_"] = items
+    _refused(tmp_path / "model", sign(manifest, tensors), "items are not different texts in order")
 
 
 def test_a_latent_model_needs_the_gaussian_that_fills_its_input(contents, tmp_path):

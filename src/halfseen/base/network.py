@@ -209,6 +209,13 @@ class NetworkBase(TableEstimator):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
+        n_targets, what = (
+            (len(self.classes_), "classes")
+            if isinstance(self, WithClasses)
+            else (len(self._target_scaler.loc), "targets")
+        )
+        if n_targets != self._n_outputs:
+            raise ValueError(f"there are {self._n_outputs} outputs for {n_targets} {what}")
         largest = max((value.numel() for value in module_weights(state).values()), default=0)
         n_weights = self._network.n_weights(self._features.n_features, self._n_outputs)
         if n_weights > largest:

@@ -184,6 +184,9 @@ class ScaledTargetRegressor(RegressorMixin, TableEstimator):
         super()._restore(state)
         if "target.errors" in state:
             self._errors = HeldOutErrors(state["target.errors"], self._n_errors)
+        errors, n_targets = self._relative_errors, len(self._target_scaler.loc)
+        if errors is not None and errors.n_rows and errors.quantiles.shape[1:] != (n_targets,):
+            raise ValueError(f"the errors of held-out rows are not those of {n_targets} targets")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -285,6 +285,9 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
         self.circuit_ = circuit_from_state(column_likelihood(self._modelled, self._features), state)
+        n_outputs, n_classes = self.circuit_.structure.n_classes, len(self.classes_)
+        if n_outputs != n_classes:
+            raise ValueError(f"there are {n_outputs} outputs for {n_classes} classes")
         self.evidence_weight_ = EvidenceWeight.from_state(state)
 
 

@@ -195,6 +195,9 @@ class NeuMissBase(TableEstimator):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
         self.model_ = NeuMissModel.from_state(state)
+        with_classes = isinstance(self, WithClasses)
+        n_outputs = len(self.classes_) if isinstance(self, WithClasses) else len(self._target_scaler.loc)
+        self.model_.check(self._features.n_features, n_outputs, has_link=with_classes)
 
 
 def _may_hide(features: FeatureMap) -> Tensor:

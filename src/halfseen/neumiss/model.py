@@ -244,6 +244,14 @@ class Correction:
         """Returns the inputs (N, P') of the networks."""
         return with_normal_scores(head.inputs, self.scores)
 
+    def check(self, n_moments: int, n_outputs: int) -> None:
+        """Raises a ValueError unless the networks read so many moments, and have so many outputs."""
+        knots, (first, *_, last) = self.scores.knots, self.network.weights
+        if not knots.is_floating_point() or first.shape[1] != n_moments + knots.shape[1]:
+            raise ValueError(f"the inputs of networks are not {n_moments} moments and their normal scores")
+        if last.shape[-1] != n_outputs:
+            raise ValueError(f"the networks have {last.shape[-1]} outputs for {n_outputs}")
+
     @torch.no_grad()
     def __call__(self, head: HeadInputs) -> Tensor:
         """Returns the mean output (N, T) of the networks, computed for some rows at a time."""
@@ -297,6 +305,34 @@ class NeuMissModel:
         if self.correction is not None and self.calibration.head_weight > 0:
             answer = answer + self.calibration.head_weight * self.correction(head)
         return answer, head.spread
+
+    def check(self, n_features: int, n_outputs: int, *, has_link: bool) -> None:
+        """Raises a ValueError unless the parts fit together: D features, and T targets or K classes.
+
+        It is called for models of files; those of a fit satisfy it.
+        """
+        first, link = self.first, self.first.link
+        shape = (n_features,)
+        if first.incomplete.dtype != torch.bool or first.incomplete.shape != shape:
+            raise ValueError(f"the incomplete features are not flags of {n_features} features")
+        low_to_high = first.bounds.is_floating_point() and first.bounds.shape == (2, n_features)
+        if not low_to_high or (first.bounds[0] > first.bounds[1]).any():
+            raise ValueError(f"the bounds of features are not those of {n_features} features")
+        n_scores = len(first.joint.loc) - n_features
+        if has_link != (link is not None) or (
+            link is not None
+            and (link.weights.shape, link.bias.shape) != ((n_features, n_scores), (n_scores,))
+        ):
+            raise ValueError("the scores of classes and their Gaussian do not fit together")
+        n_found = 2 if has_link and n_scores == 1 else n_scores
+        if n_found != n_outputs:
+            raise ValueError(
+                f"there are {n_found} outputs for {n_outputs} {'classes' if has_link else 'targets'}"
+            )
+        if not (self.calibration.head_weight >= 0 and self.calibration.temperature > 0):
+            raise ValueError("the calibration has a weight or a divisor that no fit gives")
+        if self.correction is not None:
+            self.correction.check(n_features + n_outputs + 2 * int(first.incomplete.sum()), n_outputs)
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor, to be saved."""

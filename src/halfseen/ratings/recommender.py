@@ -1,5 +1,6 @@
 """The base class of recommenders: reading, prediction, recommendation, and new users or items."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -340,11 +341,24 @@ class Recommender(Saveable, BaseEstimator):
     def _restore_ratings(self, state: Any) -> None:
         """Restores identifiers and ratings from the file."""
         self._check_parameters()
+        _check_identifiers(self._identifiers)
         self._read_identifiers()
         starts, columns, values = (state[f"ratings.{name}"] for name in ("starts", "columns", "values"))
         ratings = SparseRows.checked(starts, columns, values, self._shape)
         self.rating_range_ = check_rating_range(ratings.values.double().numpy(), self.rating_range_)
         self._keep_ratings(ratings)
+
+
+def _check_identifiers(identifiers: Mapping[str, Sequence[Any]]) -> None:
+    """Raises a ValueError unless a file has users and items, each sorted: 64-bit whole numbers or text."""
+    if identifiers.keys() != {"user", "item"}:
+        raise ValueError(f"there are identifiers of {sorted(identifiers)}")
+    for what, ids in identifiers.items():
+        numbers = all(type(one) is int and -(2**63) <= one < 2**63 for one in ids)
+        if not numbers and not all(isinstance(one, str) for one in ids):
+            raise ValueError(f"the identifiers of {what}s are neither whole numbers nor text")
+        if list(ids) != sorted(ids):
+            raise ValueError(f"the identifiers of {what}s are not sorted")
 
 
 def hold_out(

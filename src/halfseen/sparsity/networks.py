@@ -211,7 +211,12 @@ class SparsityNormClassifier(WithClasses, ClassifierMixin, NetworkBase):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._factor = float(state["calibration.factor"][0])
-        self._offsets, self._class_weights = state["calibration.offsets"], state["class_weights"]
-        if not len(self._offsets) == len(self._class_weights) == len(self.classes_):
-            raise ValueError(f"there are {len(self._offsets)} offsets of {len(self.classes_)} classes")
+        factor, offsets = state["calibration.factor"], state["calibration.offsets"]
+        weights, shape = state["class_weights"], (len(self.classes_),)
+        if factor.shape != (1,) or not factor.is_floating_point() or not factor > 0:
+            raise ValueError("the factor of logits is not a positive number")
+        if offsets.shape != shape or not offsets.is_floating_point():
+            raise ValueError(f"the offsets of classes are not {shape[0]} numbers")
+        if weights.shape != shape or not weights.is_floating_point() or not (weights > 0).all():
+            raise ValueError(f"the weights of classes are not {shape[0]} positive numbers")
+        self._factor, self._offsets, self._class_weights = float(factor), offsets, weights
