@@ -70,6 +70,11 @@ def test_a_gate_of_zero_leaves_the_linear_map(generator):
         ),
         (lambda n, m: nn.LSTM(n, m), r"outputs of shape \(3, 2, 6\), got tuple"),
         (nn.Linear(2, 6), r"must be a function of .* \(here 2 and 6\) .* got the module Linear itself"),
+        (
+            lambda n: nn.Linear(n, 6),
+            r"decoder must be a function of .* \(here 2 and 6\) .* raised TypeError: .* takes 1 positional",
+        ),
+        (lambda n, m: nn.Linear(n, m // 0), r"decoder must be a function .* it raised ZeroDivisionError: .*"),
         (lambda n, m: "network", "decoder factory must return a torch module, got 'network'"),
     ],
 )

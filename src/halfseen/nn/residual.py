@@ -1,7 +1,7 @@
 r"""Fully connected networks with and without residual blocks, which never use the global generator."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -170,21 +170,28 @@ class LinearWithNetwork(nn.Module):
         """Draws a new linear map and makes a new network, with a gate of zero."""
         reset_layers(self.linear, generator)
         seed = int(torch.randint(2**31, (), generator=generator))
-        if isinstance(self.factory, nn.Module):
-            raise ValueError(
-                f"The {self.name} must be a function of the number of inputs and of outputs (here "
-                f"{self.n_inputs} and {self.n_outputs}) that returns a torch module, got the module "
-                f"{type(self.factory).__name__} itself."
-            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = self.factory(self.n_inputs, self.n_outputs)
+            self.network = self._call_factory()
         if not isinstance(self.network, nn.Module):
             raise ValueError(f"The {self.name} factory must return a torch module, got {self.network!r}.")
         self.network.to(self.linear.weight.dtype)
         with torch.no_grad():
             self.gate.zero_()
             check_shapes(self.network, self.linear, f"The {self.name} network")
+
+    def _call_factory(self) -> Any:
+        """Returns what the factory makes; raises a ValueError that says how it is called if it fails."""
+        wanted = (
+            f"The {self.name} must be a function of the number of inputs and of outputs (here "
+            f"{self.n_inputs} and {self.n_outputs}) that returns a torch module"
+        )
+        if isinstance(self.factory, nn.Module):
+            raise ValueError(f"{wanted}, got the module {type(self.factory).__name__} itself.")
+        try:
+            return self.factory(self.n_inputs, self.n_outputs)
+        except Exception as error:  # code of the user may raise anything
+            raise ValueError(f"{wanted}, but it raised {type(error).__name__}: {error}") from error
 
     @torch.no_grad()
     def set_linear(self, weight: Tensor, bias: Tensor) -> None:
