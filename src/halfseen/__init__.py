@@ -5,6 +5,7 @@ Here are the names that most users need. Presets, research models and single ste
 `evaluation`, `pooling`, `distributed` and `testing`.
 """
 
+import logging
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,9 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.trees.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.trees.imputer import TreeImputer
 
+logging.getLogger("halfseen").addHandler(
+    logging.NullHandler()
+)  # nothing is shown unless the user asks for it
 __version__ = version("halfseen")
 __all__ = [
     "AutoImputer",

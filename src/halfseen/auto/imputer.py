@@ -1,5 +1,6 @@
 """The imputer that chooses among the others, on the user's own table."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -36,6 +37,8 @@ from halfseen.data.schema import Schema
 from halfseen.errors import warn_user
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.training.time_limit import TimeBudget, decide_by_clock, seconds_left, time_limit
+
+LOGGER = logging.getLogger(__name__)
 
 CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "circuit": 150, "mixture": 150, "miwae": 150}
 """The default candidates, in the order in which they are planned and tried, and the rows from which each
@@ -217,6 +220,7 @@ class AutoImputer(BaseImputer):
         if self.min_skill is not None:
             checks = {name: losses.check(name) for name, losses in self.hidden_cells_.columns.items()}
             self._leave_unreliable({k: one for k, one in checks.items() if one is not None}, self.min_skill)
+        LOGGER.info("AutoImputer: %s", self.reason_)
         if limit.met:
             self.reason_ += f" {LIMIT_MET}"
             warn_user(LIMIT_MET)

@@ -14,13 +14,13 @@ An estimator of any kind of data can be saved. It inherits from `Saveable` and d
 An estimator that consists of other fitted estimators, its members, returns them by `_members()` and takes
 them back by `_set_members`. The description of its file contains those of the members, and the names of their
 tensors begin with the position of the member.
-
 Classes of this library are found by their names; other classes must be imported before `load` is called.
 """
 
 import datetime
 import hashlib
 import json
+import logging
 import math
 import os
 import platform
@@ -50,6 +50,7 @@ from halfseen.base.catalogue import CATALOGUE
 from halfseen.errors import ModelFileError
 from halfseen.training.progress import History
 
+LOGGER = logging.getLogger(__name__)
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool)
 SPARE_ELEMENTS, ELEMENTS_PER_ELEMENT = 2**22, 16
 SPARE_STEPS, STEPS_PER_TENSOR = 2_000, 100
@@ -417,18 +418,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     name = str(manifest["class"])
     if _find_class(name) is None:
         raise ModelFileError(
-            f"{str(path)!r} contains a model of the class {manifest['class']!r}, which is not known. If it "
-            "is a class of your "
-            "own, import it before loading."
+            f"{str(path)!r} contains a model of the class {name!r}, which is not known. If it is a class of "
+            "your own, import it before loading."
         )
     try:
         with BoundedTensors(tensors):
-            return rebuild(manifest, tensors)
-    except (
-        REBUILDING_ERRORS
-    ) as error:  # the content is what was written, but it does not describe such an estimator
+            estimator = rebuild(manifest, tensors)
+    except REBUILDING_ERRORS as error:  # what was written does not describe such an estimator
         what = f"{type(error).__name__}: {_one_line(error)}"
         raise ModelFileError(f"{str(path)!r} does not describe a {name} ({what}).") from error
+    LOGGER.info("Loaded a %s from %r, written by %s.", name, str(path), manifest.get("versions"))
+    return estimator
 
 
 def _saved_attributes(cls: type[Saveable]) -> list[str]:

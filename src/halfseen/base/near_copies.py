@@ -12,6 +12,7 @@ other column. The dependence of these residuals on further columns is neglected:
 narrower intervals, and keeps the column.
 """
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from halfseen._random import Keys, row_uniforms
 from halfseen.base.completion import TabularCompletion, central, enclosing
 from halfseen.data.columns import Column
 from halfseen.data.incomplete import Incomplete, Standardizer
+
+LOGGER = logging.getLogger(__name__)
 
 NARROWEST = 0.1  # residual, in standard deviations, of a near-copy: a correlation of 0.995
 MIN_COMMON = 20  # rows that have both values: with fewer, a high correlation may be chance
@@ -238,7 +241,11 @@ def relate_near_copies(
 ) -> list[NearCopy]:
     """Returns the relations that impute near-copies among the columns far better than the model does."""
     copies = sorted(find_near_copies(columns, codes), key=lambda copy: copy.residual)
-    return _better_than(model, codes, copies) if copies else []
+    found = _better_than(model, codes, copies) if copies else []
+    for copy in found:
+        names = columns[copy.target].name, columns[copy.source].name
+        LOGGER.info("Column %r is a near-copy of %r and imputed from it by a linear relation.", *names)
+    return found
 
 
 def find_near_copies(columns: Sequence[Column], codes: Incomplete) -> list[NearCopy]:

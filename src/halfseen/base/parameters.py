@@ -1,7 +1,9 @@
 """Parameters of estimators, checked before anything is fitted: errors name the parameter and its value."""
 
 import inspect
+import logging
 import textwrap
+import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from numbers import Integral, Real
@@ -10,6 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from halfseen._device import find_device
+
+LOGGER = logging.getLogger(__name__)
 
 ClassT = TypeVar("ClassT", bound=type)
 FitT = TypeVar("FitT", bound=Callable[..., Any])
@@ -136,9 +140,10 @@ Result = TypeVar("Result")
 def all_or_nothing(
     fit: Callable[Concatenate[Self, Arguments], Result],
 ) -> Callable[Concatenate[Self, Arguments], Result]:
-    """Decorates a method so that all attributes of its object are restored if it fails or is interrupted.
+    """Decorates a `fit` so that all attributes of its object are restored if it fails or is interrupted.
 
-    The method must assign attributes, and not modify the objects that they refer to.
+    A completed fit is logged. The method must assign attributes, and not modify the objects that they refer
+    to.
 
     Examples
     --------
@@ -159,14 +164,26 @@ def all_or_nothing(
 
     @wraps(fit)
     def fit_or_restore(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        before = dict(vars(self))
+        before, began = dict(vars(self)), time.monotonic()
         try:
-            return fit(self, *args, **kwargs)
+            fitted = fit(self, *args, **kwargs)
         except BaseException:  # also an interruption; nothing is swallowed
             self.__dict__ = before
             raise
+        name, seconds = type(self).__name__, time.monotonic() - began
+        LOGGER.info("%s was fitted in %.2f s%s.", name, seconds, _course(self))
+        return fitted
 
     return fit_or_restore
+
+
+def _course(estimator: object) -> str:
+    """Returns how many iterations or epochs a fit had, for the log."""
+    found = vars(estimator)
+    if "history_" in found:
+        history = found["history_"]
+        return f", with {len(history.train_loss)} epochs (stopped by {history.stopped})"
+    return f", with {found['n_iter_']} iterations" if "n_iter_" in found else ""
 
 
 def check_whole(name: str, value: Any, lowest: int, *, auto: bool = False) -> None:

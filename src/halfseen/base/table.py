@@ -1,5 +1,6 @@
 """The NaN boundary of estimators: tables of users are converted to codes with a mask, and back."""
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError, warn_user
 
 ResultT = TypeVar("ResultT")
+LOGGER = logging.getLogger(__name__)
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
 STORAGES = get_args(Storage)
@@ -112,6 +114,12 @@ class TableEstimator(Saveable, BaseEstimator):
             codes = read_codes(table, self.schema_, censored=self.capabilities.limits)
         if reset:
             self.seed_ = seed_from(self.random_state)
+            if LOGGER.isEnabledFor(logging.DEBUG):
+                for column in self.schema_:
+                    bounds = column.imputed_bounds() if column.kind in NUMERIC else (column.levels or ())
+                    LOGGER.debug(
+                        "Column %r is %s, with the bounds or levels %s.", column.name, column.kind, bounds
+                    )
             for sentence in group_announcements(self.schema_.columns):
                 warn_user(sentence)
         batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))

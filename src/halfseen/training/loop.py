@@ -1,6 +1,7 @@
 """The optimisation loop of all models that are trained by gradients."""
 
 import hashlib
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,8 @@ from halfseen.training.progress import Backoff, History, Progress, Stopped
 from halfseen.training.step import Objective, Optimiser, Rows
 from halfseen.training.time_limit import is_over, seconds_left
 from halfseen.words import Note
+
+LOGGER = logging.getLogger(__name__)
 
 Schedule = Literal["constant", "cosine", "linear", "step"]
 
@@ -363,6 +366,7 @@ class _Run(Generic[ModuleT, RowsT]):
             seconds=(*history.seconds, time.monotonic() - began),
             compiled=self.optimiser.compiled,
         )
+        LOGGER.debug("Epoch %d: the loss is %.6g.", len(history.train_loss), history.monitored[-1])
         is_best = self.stopping.update(history.monitored[-1])
         history = replace(history, best_epoch=self.stopping.best_epoch)
         weights = _weights(self.module)

@@ -1,10 +1,13 @@
 """Time: a budget that is divided among tasks, and a limit at which training stops with its best result."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+LOGGER = logging.getLogger(__name__)
 
 
 class TimeLimit:
@@ -25,6 +28,8 @@ class TimeLimit:
 
     def meet(self) -> None:
         """Records that the clock decided about the result, here and in the limits around this one."""
+        if not self.met:
+            LOGGER.info("A time limit was met: less is done than without it.")
         self.met = True
         if self.outer is not None:
             self.outer.meet()
