@@ -126,7 +126,7 @@ def find_unstorable(schema: pa.Schema, kind: Format) -> pa.Field | None:
     """Return the first column whose type a format cannot store, if there is one."""
     if kind == "feather" or (kind == "parquet" and _fits_parquet(schema)):
         return None
-    seen = set()
+    seen: set[pa.DataType] = set()
     for field in schema:
         if field.type in seen:
             continue
