@@ -108,9 +108,10 @@ def test_column_names_that_are_not_utf8_are_shown(suffix, call, tmp_path):
     else:
         pyarrow.parquet.write_table(named, path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"zzzz", b"zz\xffz"))
-    code, _, err = call("describe", path.name)
-    assert code == 2
-    assert rf"{path.name}: the name of a column, b'zz\xffz', is not UTF-8; rename the column" in err
+    for arguments in (("describe", path.name), ("impute", path.name, "-o", "out.parquet")):
+        code, _, err = call(*arguments)
+        assert code == 2
+        assert rf"{path.name}: the name of a column, b'zz\xffz', is not UTF-8; rename the column" in err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file names are texts there")

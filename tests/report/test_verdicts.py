@@ -109,6 +109,7 @@ def test_a_diagnosis_begins_with_the_change(summary):
         "n_duplicated_rows": 0,
         "evidence": True,
         "drift_readings": ["The rate changed.", "And patterns."],
+        "sample_readings": [],
         "reasons": {name: f"{name} is missing more often" for name in "abcef"},
         "columns": [one | {"kind": "text" if one["name"] == "c" else "count"} for one in summary["columns"]],
     }

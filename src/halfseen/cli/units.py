@@ -88,7 +88,7 @@ def content_size(path: str) -> int:
         return size
     try:
         found = pyarrow.parquet.read_metadata(path)
-    except (pyarrow.ArrowException, OSError):  # said where the file is read
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError):  # said where the file is read
         return size
     return max(size, sum(found.row_group(place).total_byte_size for place in range(found.num_row_groups)))
 
