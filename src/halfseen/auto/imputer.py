@@ -18,7 +18,7 @@ from halfseen._machine import give_back_memory
 from halfseen.auto import hiding as hiding
 from halfseen.auto import scoring as scoring
 from halfseen.auto.plan import WorkPlan
-from halfseen.auto.reason import LIMIT_MET, ChoiceFacts, explain, mean_weights
+from halfseen.auto.reason import LIMIT_MET, ChoiceFacts, explain, mean_weights, why_not_normal
 from halfseen.auto.scoring import COMBINATION, ChosenWeights, HiddenCells, compare_hidden, too_costly
 from halfseen.auto.stacking import find_sharpness
 from halfseen.auto.tabular import GRID, TabularStack
@@ -30,7 +30,6 @@ from halfseen.base.members import check_imputers, make_member
 from halfseen.base.parameters import check_number, check_whole
 from halfseen.base.table import COPIES
 from halfseen.chained.imputer import ChainedImputer
-from halfseen.chained.normality import why_not_normal
 from halfseen.circuits import fitting as _circuit_fit
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Schema
