@@ -173,6 +173,27 @@ def test_tables_in_pages_are_those_of_the_results():
     assert done.returncode == 0, f"run python docs/fill_tables.py: {done.stdout}{done.stderr}"
 
 
+DEEPEST_CLASS = 4
+
+
+def depth_of_inheritance(cls):
+    """Count the classes of the library on the longest way from a class up to one that has none above it."""
+    above = [base for base in cls.__bases__ if base.__module__.startswith("halfseen.")]
+    return max((1 + depth_of_inheritance(base) for base in above), default=0)
+
+
+@pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if inspect.isclass(thing)])
+def test_a_public_class_has_at_most_four_classes_of_the_library_above_it(name):
+    assert depth_of_inheritance(PUBLIC[name]) <= DEEPEST_CLASS, PUBLIC[name].__mro__
+
+
+def test_the_depth_of_inheritance_is_that_of_the_longest_way_up():
+    base = halfseen.base.imputer.BaseImputer  # TableEstimator, Saveable
+    one = type("One", (base,), {"__module__": "halfseen.one"})
+    assert depth_of_inheritance(base) == 2
+    assert depth_of_inheritance(type("Two", (dict, one), {"__module__": "halfseen.two"})) == 4
+
+
 LONGEST_FUNCTION = 57
 SOURCES = [path for folder in ("src", "papers", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
 

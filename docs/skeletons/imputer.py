@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
@@ -10,12 +9,14 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood
 from halfseen.base.imputer import BaseImputer
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, documented_by
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.loop import TrainingSettings, fit_module
 from skeletons.tabular_model import TabularDiagonal  # in the library: in the same file
 
 
+@documented_by({}, IMPUTER_ATTRIBUTES)  # adds what all imputers have, such as `schema` and `schema_`
 @dataclass(eq=False, repr=False, kw_only=True)
 class DiagonalImputer(BaseImputer):
     r"""Imputes each column separately, by a Gaussian that is trained by gradients.
@@ -30,18 +31,9 @@ class DiagonalImputer(BaseImputer):
         Maximum number of passes over the table.
     learning_rate : float, default=0.05
         Step size of the optimiser at the start.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds fitting and draws.
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     model_ : TabularDiagonal
         The fitted model.
     history_ : History
@@ -56,9 +48,6 @@ class DiagonalImputer(BaseImputer):
 
     max_epochs: int = 300  # fields are parameters: __init__ only stores them, as scikit-learn requires
     learning_rate: float = 0.05
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:  # what distinguishes it from other imputers

@@ -27,7 +27,7 @@ from halfseen.base.catalogue import Family, find_method
 from halfseen.base.completion import TabularCompletion
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_imputers, make_member
-from halfseen.base.parameters import check_number, check_whole
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_number, check_whole, documented_by
 from halfseen.base.table import COPIES
 from halfseen.chained.imputer import ChainedImputer
 from halfseen.circuits import fitting as _circuit_fit
@@ -59,6 +59,15 @@ class _Choice:
     n_cells: int
 
 
+@documented_by(
+    {
+        "random_state": (
+            "int, numpy generator or None",
+            "Seeds the choice of hidden values, fits and draws. Pass an integer for reproducible results.",
+        )
+    },
+    IMPUTER_ATTRIBUTES,
+)
 @dataclass(eq=False, repr=False)
 class AutoImputer(BaseImputer):
     """Imputation by the methods that impute the user's own table best.
@@ -101,20 +110,9 @@ class AutoImputer(BaseImputer):
         normal and rows are not few, otherwise a `ChainedImputer` with as many chains, because a joint
         Gaussian would bias analyses with levels or skewed columns. For draws by another method, pass its
         imputer to `multiple_imputation`.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds the choice of hidden values, fits and draws.
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
-    columns_left_ : dict of str to str
-        The columns of a data frame whose missing values are left empty, and the reasons.
     reason_ : str
         What was chosen and why, in sentences.
     chosen_ : dict of str to dict
@@ -179,9 +177,6 @@ class AutoImputer(BaseImputer):
     candidates: str | Sequence[str] = "auto"
     min_skill: float | None = None
     n_posterior_draws: int = 0
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:

@@ -1,7 +1,7 @@
 """The base class of all imputers: everything except the model."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -88,6 +88,7 @@ DERIVED_DRAWS = 200  # of the inputs of derived columns, for the ends of their i
 INDICATOR = "missingindicator_"  # before the names of columns of `add_indicator`, as in scikit-learn
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fits a model to an incomplete table and imputes missing values of tables with the same columns.
 
@@ -105,8 +106,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     far wider intervals; see `halfseen.base.near_copies`.
     """
 
-    model_: Any
-    _near_copies: Sequence[NearCopy] = ()
+    add_indicator: bool = False
+
+    model_: Any = field(init=False)
+    _near_copies = cast("Sequence[NearCopy]", ())
 
     @property
     def capabilities(self) -> Capabilities:

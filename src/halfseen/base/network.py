@@ -1,6 +1,6 @@
 """Estimators that train one network on a table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol
 
@@ -13,6 +13,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
     TARGETS,
+    TrainingParameters,
     check_number,
     check_training,
     check_whole,
@@ -25,7 +26,6 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
 
 NETWORK_DESCRIPTIONS = {
@@ -70,7 +70,7 @@ class Architecture(Protocol):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NetworkBase(TableEstimator):
+class NetworkBase(TrainingParameters, TableEstimator):
     """Trains the network of an architecture by the one training loop, and predicts in chunks.
 
     A subclass also is a `ScaledTargetRegressor`, whose intervals come from held-out errors, or `WithClasses`,
@@ -84,12 +84,7 @@ class NetworkBase(TableEstimator):
     batch_size: int | str = "auto"
     learning_rate: float = 1e-2
     weight_decay: float = 0.1
-    patience: int = 20
     validation_fraction: float = 0.2
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    schema: Any = None
-    random_state: Any = None
 
     module_: Any = field(init=False)  # fitted attributes are no parameters
     _n_outputs: int = field(init=False)

@@ -2,9 +2,11 @@
 
 import inspect
 import logging
+import re
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -12,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from halfseen._device import find_device
+from halfseen.training.progress import Progress
 
 LOGGER = logging.getLogger(__name__)
 
@@ -21,6 +24,7 @@ Descriptions = Mapping[str, tuple[str, str]]
 
 LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
 HEADINGS = ("Attributes", "Notes", "References", "Examples")  # sections that follow the parameters
+PARAMETERS, ATTRIBUTES = "    Parameters\n    ----------\n", "    Attributes\n    ----------\n"
 
 COMMON: Descriptions = {
     "add_indicator": (
@@ -70,24 +74,74 @@ FIT_ARGUMENTS: Descriptions = {
 }
 """What `documented_fit` says of the arguments of `fit`."""
 
+IMPUTER_ATTRIBUTES: Descriptions = {
+    "schema_": ("Schema", "The kind of each column, and the reasons."),
+    "columns_left_": (
+        "dict of str to str",
+        "The columns of a data frame whose missing values are left empty, and the reasons.",
+    ),
+    "skip_rules_": (
+        "dict of str to SkipRule",
+        "The columns of a data frame that do not apply to all rows, and the rule for each.",
+    ),
+    "near_copies_": (
+        "dict of str to list of str",
+        "The columns that are imputed from near-copies by a linear relation, where these are observed.",
+    ),
+}
+"""The fitted attributes of every imputer of tables."""
+
 SEVERAL = "array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor"
 TARGETS = (SEVERAL, "The targets, without missing values.")  # y of predictors with one or several targets
 
 
-def documented_by(descriptions: Descriptions) -> Callable[[ClassT], ClassT]:
-    """Returns a decorator that inserts a section on the parameters of a class into its docstring.
+@dataclass(eq=False, repr=False, kw_only=True)
+class TrainingParameters:
+    """The parameters of all estimators that are trained by gradients; `COMMON` describes them.
+
+    An estimator inherits them and states its own defaults, and the number of epochs and the size of batches,
+    which some choose by themselves.
+    """
+
+    learning_rate: float = 1e-3
+    patience: int = 20
+    validation_fraction: float = 0.1
+    device: str = "cpu"
+    callback: Callable[[Progress], None] | None = None
+
+
+def documented_by(
+    descriptions: Descriptions, attributes: Descriptions | None = None
+) -> Callable[[ClassT], ClassT]:
+    """Returns a decorator that completes the docstring of a class by what it shares with other classes.
+
+    The parameters that the docstring does not describe are appended to its section on parameters, which is
+    inserted if there is none.
 
     Parameters
     ----------
     descriptions : mapping of str to (str, str)
         For each parameter its type and its text; those that are not named come from `COMMON`. Types and
         defaults are completed from the signature.
+    attributes : mapping of str to (str, str), optional
+        Fitted attributes that the class shares with others; they precede those that its docstring lists.
     """
 
     def document(cls: ClassT) -> ClassT:
         doc = str(cls.__doc__)
         place = min(doc.find(f"    {heading}\n    ---") % (len(doc) + 1) for heading in HEADINGS)
-        cls.__doc__ = doc[:place] + _section(cls, {**COMMON, **descriptions}) + doc[place:]
+        before, after = doc[:place].rstrip(), doc[place:]
+        _, has_own, own = before.partition(PARAMETERS)
+        described = {name for names in re.findall(r"(?m)^    (\S.*) : ", own) for name in names.split(", ")}
+        lines = _describe(cls, {**COMMON, **descriptions}, described)
+        section = textwrap.indent("\n".join(lines), "    ")
+        before += (f"\n{section}" if has_own else f"\n\n{PARAMETERS}{section}") + "\n\n"
+        if attributes:
+            lines = [line for name, (kind, text) in attributes.items() for line in _entry(name, kind, text)]
+            separator = "" if after.startswith(ATTRIBUTES) else "\n"
+            shared = textwrap.indent("\n".join(lines), "    ")
+            after = f"{ATTRIBUTES}{shared}\n{separator}{after.removeprefix(ATTRIBUTES)}"
+        cls.__doc__ = before + after
         return cls
 
     return document
@@ -115,21 +169,27 @@ def documented_fit(**descriptions: tuple[str, str]) -> Callable[[FitT], FitT]:
     return document
 
 
-def _section(constructor: Any, descriptions: Descriptions) -> str:
-    entries = ["Parameters", "----------"]
-    parameters = inspect.signature(constructor).parameters
-    for name, parameter in sorted(parameters.items(), key=lambda item: _rank(item[0])):
+def _describe(constructor: Any, descriptions: Descriptions, described: Collection[str]) -> list[str]:
+    """Returns the lines on the parameters of a constructor, without those that are described already."""
+    parameters, lines = inspect.signature(constructor).parameters, list[str]()
+    for name in sorted((one for one in parameters if one not in described), key=_rank):
         kind, text = descriptions[name]
-        default = parameter.default
+        default = parameters[name].default
         shown = f'"{default}"' if isinstance(default, str) else repr(default)
-        entries.append(f"{name} : {kind}, " + ("optional" if default is None else f"default={shown}"))
-        entries += [f"    {line}" for line in textwrap.wrap(text, 100, break_on_hyphens=False)]
-    return textwrap.indent("\n".join(entries), "    ") + "\n\n"
+        lines += _entry(name, f"{kind}, " + ("optional" if default is None else f"default={shown}"), text)
+    return lines
 
 
-def _rank(name: str) -> int:
+def _entry(name: str, kind: str, text: str) -> list[str]:
+    """Returns the lines of a section that describe a parameter or an attribute."""
+    return [f"{name} : {kind}", *(f"    {line}" for line in textwrap.wrap(text, 100, break_on_hyphens=False))]
+
+
+def _rank(name: str) -> tuple[int, int]:
     """Returns the place of a parameter: those of a method, then those of all trainings, then `LAST`."""
-    return 2 if name in LAST else int(name in COMMON)
+    if name in LAST:
+        return 2, LAST.index(name)
+    return (1, list(COMMON).index(name)) if name in COMMON else (0, 0)
 
 
 Self = TypeVar("Self")
@@ -207,7 +267,7 @@ def check_level(level: Any) -> None:
     check_number("level", level, lambda v: 0 < v < 1, "between 0 and 1")
 
 
-def check_training(estimator: Any) -> None:
+def check_training(estimator: TrainingParameters) -> None:
     """Raises a ValueError if a parameter that all estimators with networks share is out of range."""
     check_whole("patience", estimator.patience, 1)
     check_number("learning_rate", estimator.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")

@@ -3,10 +3,10 @@
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import FunctionType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -69,14 +69,20 @@ class ReadTable:
         return answer if self.images is None or self.table.named else self.images.restore(answer)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableEstimator(Saveable, BaseEstimator):
-    """Converts tables of any library into codes, by a schema that is inferred in `fit` and saved."""
+    """Converts tables of any library into codes, by a schema that is inferred in `fit` and saved.
 
-    schema: Any
-    random_state: Any
-    image_shape: Any = None  # a parameter of estimators that take images
-    _features: FeatureMap  # of predictors, from codes to the inputs of the model
-    image_planes_: tuple[int, int, int]  # the shape (C, H, W) of images, if they are fitted to images
+    Its fields are the parameters that all estimators of tables have. A subclass that is a dataclass adds its
+    own; what is set in `fit` is declared as ``field(init=False)``, or without an annotation.
+    """
+
+    schema: Any = None
+    random_state: Any = None
+
+    image_shape = cast(Any, None)  # a parameter of estimators that take images
+    _features: FeatureMap = field(init=False)  # of predictors, from codes to the inputs of the model
+    image_planes_: tuple[int, int, int] = field(init=False)  # the shape (C, H, W) of images, if X holds them
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Lets methods of subclasses take tables in files (`halfseen.scan`), as `scanned.HANDLERS` says."""

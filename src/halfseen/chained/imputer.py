@@ -14,7 +14,7 @@ from halfseen._random import row_keys, torch_generator
 from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.parameters import check_whole
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.base.table import ReadTable, predictor_positions
 from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
 from halfseen.chained.chain import Chains, Parameters, plan_equations
@@ -88,6 +88,7 @@ class _Run:
         )
 
 
+@documented_by({}, IMPUTER_ATTRIBUTES)
 @dataclass(eq=False, repr=False)
 class ChainedImputer(BaseImputer):
     r"""Multiple imputation by chained equations, with a Bayesian regression for each column.
@@ -153,22 +154,9 @@ class ChainedImputer(BaseImputer):
     max_rows : int, default=50000
         Maximum number of rows from which parameters are drawn, chosen at random. The joint Gaussian is
         fitted to all rows.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds fitting and draws. Pass an integer for reproducible results.
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
-    columns_left_ : dict of str to str
-        The columns of a data frame whose missing values are left empty, and the reasons.
-    skip_rules_ : dict of str to SkipRule
-        The columns of a data frame that do not apply to all rows, and the rule for each.
     model_ : TabularChain
         The fitted regressions.
     trace_ : ChainTrace
@@ -246,9 +234,6 @@ class ChainedImputer(BaseImputer):
     visit_order: Sequence[str] | None = None
     max_predictors: int = 100
     max_rows: int = 50_000
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:

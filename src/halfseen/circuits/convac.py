@@ -1,8 +1,8 @@
 """Convolutional arithmetic circuits: classification and density of images with any missing pixels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.parameters import check_number, check_training, check_whole
+from halfseen.base.parameters import TrainingParameters, check_number, check_training, check_whole
 from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import ReadTable, TableEstimator, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, read_partial_classes
@@ -48,7 +48,7 @@ from halfseen.data.pixels import ImageLayout, pixel_features
 from halfseen.nn.weights import module_state
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import Schedule, fit_module
-from halfseen.training.progress import History, Progress
+from halfseen.training.progress import History
 from halfseen.training.supervised import Labelled
 
 BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
@@ -58,7 +58,7 @@ GRADIENT: Algorithm = "gradient"
 
 
 @dataclass(eq=False, repr=False)
-class ImageCircuitEstimator(TableEstimator):
+class ImageCircuitEstimator(TrainingParameters, TableEstimator):
     """Reads images, builds the structure and trains the circuit, for the classifier and the density."""
 
     n_leaves: int = 32
@@ -73,17 +73,14 @@ class ImageCircuitEstimator(TableEstimator):
     schedule: Schedule = "cosine"
     weight_decay: float = 0.0
     patience: int = 5
-    validation_fraction: float = 0.1
     image_shape: Any = None
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    random_state: Any = None
+
+    schema: ClassVar[None] = None  # type: ignore[misc]  # no parameter: all columns are pixels
 
     # Not annotated, because these are no parameters of all subclasses.
     shifts = 0  # of a density, whose grid stays
     pixels = GAUSSIAN  # of a classifier
     algorithm = GRADIENT  # of a classifier
-    schema = None  # all columns are pixels
 
     @property
     def capabilities(self) -> Capabilities:
@@ -530,7 +527,7 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
     True
     """
 
-    add_indicator = False  # images have no columns for missing-indicators
+    add_indicator: ClassVar[bool] = False  # type: ignore[misc]  # images have no columns for indicators
 
     _: KW_ONLY
     pixels: Pixels = "gaussian"

@@ -1,15 +1,21 @@
 """Building and training circuits over tables, for all estimators that use one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.base.parameters import check_training, check_whole, documented_by
+from halfseen.base.parameters import (
+    IMPUTER_ATTRIBUTES,
+    TrainingParameters,
+    check_training,
+    check_whole,
+    documented_by,
+)
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.objectives import UNKNOWN
 from halfseen.circuits.structure import Structure, join_last, pair_columns
@@ -59,6 +65,7 @@ DESCRIPTIONS = {
 }
 
 documented = documented_by(DESCRIPTIONS)
+documented_imputer = documented_by(DESCRIPTIONS, IMPUTER_ATTRIBUTES)
 
 IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     "n_leaves": ("int", "The number of components of a patch, shared by all positions."),
@@ -127,6 +134,21 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
 }
 
 documented_images = documented_by(IMAGE_DESCRIPTIONS)
+
+
+@dataclass(eq=False, repr=False)
+class CircuitParameters(TrainingParameters):
+    """The parameters of all estimators with a circuit over the columns of a table."""
+
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = 64
+    _: KW_ONLY
+    structure: str = "tree"
+    n_trees: int = 1
+    max_epochs: int = 100
+    batch_size: int = 512
+    learning_rate: float = 0.03
+    patience: int = 10
 
 
 MAX_LEVELS = 8  # maximum number of levels after discretisation; further levels share the last
@@ -325,7 +347,7 @@ class CircuitSettings:
     training: TrainingSettings
 
     @classmethod
-    def of(cls, estimator: Any, n_rows: int) -> "CircuitSettings":
+    def of(cls, estimator: CircuitParameters, n_rows: int) -> "CircuitSettings":
         """Checks and reads the parameters of an estimator; small tables get smaller circuits and batches."""
         for name in ("n_leaves", "n_trees", "batch_size"):
             check_whole(name, getattr(estimator, name), 1)
@@ -340,7 +362,7 @@ class CircuitSettings:
             raise ValueError(f"structure must be 'tree' or 'shallow', got {estimator.structure!r}.")
         most = max(2, n_rows // ROWS_PER_UNIT)
         return cls(
-            structure=estimator.structure,
+            structure=cast("Shape", estimator.structure),
             n_leaves=min(estimator.n_leaves, most),
             n_channels=tuple(min(channels, most) for channels in n_channels),
             n_trees=estimator.n_trees,

@@ -1,8 +1,7 @@
 """A circuit over the columns of a mixed table, and the imputer that fits it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,7 +13,13 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood, TabularDensity
 from halfseen.base.imputer import BaseImputer
 from halfseen.circuits.circuit import Circuit
-from halfseen.circuits.fitting import CircuitSettings, check_algorithm, documented, fit_by_em
+from halfseen.circuits.fitting import (
+    CircuitParameters,
+    CircuitSettings,
+    check_algorithm,
+    documented_imputer,
+    fit_by_em,
+)
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.circuits.structure import Level, Structure
 from halfseen.data.features import FeatureMap
@@ -26,7 +31,6 @@ from halfseen.distributions.observation_model import ObservationModel
 from halfseen.nn.weights import load_module, module_state
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import fit_module
-from halfseen.training.progress import Progress
 
 MIN_STD = 0.05
 """No component is narrower, in units of a standardised number: ties cannot make a likelihood unbounded."""
@@ -120,9 +124,9 @@ def circuit_from_state(observation: ObservationModel, state: Mapping[str, Tensor
     return load_module(circuit, state)
 
 
-@documented
-@dataclass(eq=False, repr=False)
-class CircuitImputer(BaseImputer):
+@documented_imputer
+@dataclass(eq=False, repr=False, kw_only=True)
+class CircuitImputer(CircuitParameters, BaseImputer):
     r"""Imputation by a probabilistic circuit over the columns, with exact marginals and conditionals.
 
     .. math:: p(x_o) = \sum_{d_1 \dots d_C} A_{d_1 \dots d_C} \prod_{j \in o} p_j(x_j \mid \theta_{j d_j})
@@ -140,8 +144,6 @@ class CircuitImputer(BaseImputer):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     model_ : TabularCircuit
         The fitted model.
     structure_ : Structure
@@ -165,22 +167,7 @@ class CircuitImputer(BaseImputer):
     (True, True)
     """
 
-    n_leaves: int = 32
-    n_channels: int | Sequence[int] = 64
-    _: KW_ONLY
-    structure: str = "tree"
-    n_trees: int = 1
     algorithm: str = "gradient"
-    max_epochs: int = 100
-    batch_size: int = 512
-    learning_rate: float = 0.03
-    patience: int = 10
-    validation_fraction: float = 0.1
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:

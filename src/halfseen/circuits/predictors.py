@@ -20,7 +20,7 @@ from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight, observed_fraction
-from halfseen.circuits.fitting import CircuitSettings, documented
+from halfseen.circuits.fitting import CircuitParameters, CircuitSettings, documented
 from halfseen.circuits.imputer import MIN_STD, circuit_from_state, circuit_state, column_likelihood
 from halfseen.circuits.information import information_gain
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
@@ -32,7 +32,6 @@ from halfseen.data.margin_choice import choose_margin
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.training.loop import fit_module
-from halfseen.training.progress import Progress
 from halfseen.training.supervised import Labelled
 
 UNKNOWN_TARGETS = (
@@ -42,30 +41,16 @@ UNKNOWN_TARGETS = (
 Plan = tuple[CircuitSettings, Structure]
 
 
-@dataclass(eq=False, repr=False)
-class CircuitPredictor(TableEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class CircuitPredictor(CircuitParameters, TableEstimator):
     """Reads tables and targets, trains a circuit, and predicts in chunks.
 
     A subclass reads its targets (`_read_target`), lays out the circuit (`_plan`), makes it (`_start`) and its
     objective (`_objective`), and rebuilds it (`_restore`).
     """
 
-    n_leaves: int = 32
-    n_channels: int | Sequence[int] = 64
-    _: KW_ONLY
-    structure: str = "tree"
-    n_trees: int = 1
     beta: float = 0.1
     max_dropped: float = 0.5
-    max_epochs: int = 100
-    batch_size: int = 512
-    learning_rate: float = 0.03
-    patience: int = 10
-    validation_fraction: float = 0.1
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    schema: Any = None
-    random_state: Any = None
 
     circuit_: Circuit = field(init=False)  # a fitted attribute, no parameter
 

@@ -15,7 +15,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.completion import LevelProbabilities, TabularCompletion, TabularModel, central
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_imputers, make_member
-from halfseen.base.parameters import check_whole
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.base.table import rows_at_once
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import TrainingError
@@ -26,6 +26,13 @@ N_TRIES = 100
 LEVELS = tuple((k + 0.5) / 40 for k in range(40))  # of the quantiles that stand for a distribution
 
 
+@documented_by(
+    {
+        "schema": ("dict", "As in `GaussianImputer`; by default that of the imputer."),
+        "random_state": ("int, numpy generator or None", "Seeds resamples, fits and draws."),
+    },
+    IMPUTER_ATTRIBUTES,
+)
 @dataclass(eq=False, repr=False)
 class BootstrapImputer(BaseImputer):
     r"""Proper multiple imputation with any imputer, by fitting it to resampled rows as well.
@@ -45,18 +52,9 @@ class BootstrapImputer(BaseImputer):
         How rows are resampled: with replacement, or a random half of them without. With both, the parameters
         vary with the right variance, :math:`\sigma^2 / N`. Imputers that hold out rows for early stopping
         need half-samples, so that no row is both trained on and held out; ``"auto"`` chooses accordingly.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        As in `GaussianImputer`; by default that of the imputer.
-    random_state : int, numpy generator or None, default=None
-        Seeds resamples, fits and draws.
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     fitted_ : imputer
         Fitted to all rows.
     resamples_ : list of imputers
@@ -84,9 +82,6 @@ class BootstrapImputer(BaseImputer):
     n_resamples: int = 20
     _: KW_ONLY
     resampling: str = "auto"
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def _template(self) -> BaseImputer:

@@ -10,7 +10,7 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.parameters import check_whole
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user
@@ -29,6 +29,18 @@ MARGINS = ("auto", "gaussian")
 SELF_MASKED_COPIES = 3  # times the memory of a row without a mask model: sites, and moments without them
 
 
+@documented_by(
+    {
+        "schema": (
+            "dict",
+            'Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of '
+            "``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``, "
+            "``censored_above``, ``fill``, ``skip``, ``derived``, ``predictor``. Columns that are not named "
+            'are inferred. The name ``"*"`` stands for all columns and accepts ``fill`` and ``skip``.',
+        )
+    },
+    IMPUTER_ATTRIBUTES,
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class GaussianImputer(BaseImputer):
     r"""Imputation by the conditional distributions of a multivariate Gaussian.
@@ -83,25 +95,9 @@ class GaussianImputer(BaseImputer):
         EM stops when an iteration increases the log-likelihood per row and feature by less than this.
     callback : callable, optional
         Called with a progress record after each EM iteration.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
-        ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
-        ``censored_above``, ``fill``, ``skip``, ``derived``, ``predictor``. Columns that are not named
-        are inferred. The name ``"*"`` stands for all columns and accepts ``fill`` and ``skip``.
-    random_state : int, numpy generator or None, default=None
-        Seeds fitting and draws. Pass an integer for reproducible results.
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
-    columns_left_ : dict of str to str
-        The columns of a data frame whose missing values are left empty, and the reasons.
-    skip_rules_ : dict of str to SkipRule
-        The columns of a data frame that do not apply to all rows, and the rule for each.
     model_ : TabularGaussian
         The fitted model. ``model_.gaussian`` has the mean and covariance of the standardised features, and a
         ``mask`` for self-masking models.
@@ -160,9 +156,6 @@ class GaussianImputer(BaseImputer):
     max_iter: int = 200
     tol: float = 2e-5
     callback: Callable[[EMProgress], None] | None = None
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -277,6 +270,7 @@ def _may_hide(features: FeatureMap) -> Tensor:
     return torch.tensor(numbers + [False] * (features.n_features - len(numbers)))
 
 
+@documented_by({"random_state": ("int, numpy generator or None", "Seeds draws.")}, IMPUTER_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class MeanImputer(BaseImputer):
     """Imputation by the mean, or the most frequent level, of each column.
@@ -285,26 +279,12 @@ class MeanImputer(BaseImputer):
     distribution of each column, and intervals are as wide as this distribution. Values are assumed to be
     missing completely at random (MCAR).
 
-    Parameters
-    ----------
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds draws.
-
     Examples
     --------
     >>> import numpy as np
     >>> MeanImputer().fit_transform(np.array([[1.5], [2.5], [np.nan]])).ravel()
     array([1.5, 2.5, 2. ])
     """
-
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:

@@ -1,10 +1,10 @@
 """The base class of latent-variable imputers: fitting, whatever their parameters."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.parameters import check_training, check_whole
+from halfseen.base.parameters import TrainingParameters, check_training, check_whole
 from halfseen.data.columns import Column
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
@@ -39,7 +39,7 @@ from halfseen.latent.weights import MIN_DRAWS
 from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.weights import module_state
 from halfseen.training.holdout import RowsT, split_rows
-from halfseen.training.progress import History, Progress
+from halfseen.training.progress import History
 from halfseen.vocabulary import Missingness, check_missingness
 
 SIGNED = (Missingness.LOGISTIC, Missingness.MONOTONE)
@@ -224,47 +224,45 @@ CALIBRATION_ROWS = 200  # of which observed values are held out to calibrate int
 Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the loss by which it is judged
 
 
-class BaseLatentImputer(BaseImputer):
-    """The base class of latent-variable imputers, which defines everything except the parameters.
+@dataclass(eq=False, repr=False, kw_only=True)
+class BaseLatentImputer(TrainingParameters, BaseImputer):
+    """The base class of latent-variable imputers, with the parameters that all of them have.
 
-    Choices that a published method prescribes are attributes of its class.
+    What a published method prescribes is an attribute of its class, and what it leaves open is a field.
     """
 
     _saved = ("architecture_", "weight_diagnostics_", "interval_inflation_")
 
-    posterior: Any = "gaussian"
-    n_components: Any = 1
-    sampling: Any = "ancestral"
-    bound: Any = "iwelbo"
-    gradient: Any = "stl"
-    missingness: Any = Missingness.MAR.value
-    signs: Any = None
-    n_starts: Any = 1
+    # Not annotated, because these are no parameters of the published methods, or not of all.
+    posterior = "gaussian"
+    n_components = 1
+    sampling = "ancestral"
+    bound = "iwelbo"
+    gradient = "stl"
+    missingness = cast(Any, Missingness.MAR.value)
+    signs = cast(Any, None)
+    n_starts = 1
+    encoder = cast(Any, "preimputed")
+    n_chain_steps = 0
+    chain_kernel = cast(Any, "mwg")
+    imputation = "lair"
+    likelihoods = cast(Any, None)
+
+    n_draws: int = 5
+    n_latent: int | str = "auto"
+    numeric: str = "student-t"
+    decoder: Any = "residual"
+    width: int = 128
+    n_blocks: int = 2
+    batch_size: int | str = "auto"
+    max_epochs: int | str = "auto"
+    patience: int = 50
+    n_imputation_draws: int = 200
     image_shape: Any = None
-    encoder: Any = "preimputed"
-    n_chain_steps: Any = 0
-    chain_kernel: Any = "mwg"
-    imputation: Any = "lair"
-    likelihoods: Any = None
 
-    n_latent: Any
-    n_draws: int
-    numeric: Any
-    decoder: Any
-    width: int
-    n_blocks: int
-    learning_rate: float
-    batch_size: Any
-    max_epochs: Any
-    patience: int
-    validation_fraction: float
-    n_imputation_draws: int
-    device: str
-    callback: Callable[[Progress], None] | None
-
-    model_: LatentModel | None
-    sampler_: ImportanceSampler | ChainedSampler | None
-    _encoding: RowEncoding
+    model_: LatentModel | None = field(init=False)
+    sampler_: ImportanceSampler | ChainedSampler | None = field(init=False)
+    _encoding: RowEncoding = field(init=False)
 
     @property
     def _is_known(self) -> bool:
@@ -537,7 +535,7 @@ class BaseLatentImputer(BaseImputer):
     def _architecture(self, features: FeatureMap, codes: Incomplete) -> LatentArchitecture:
         columns = len(self._modelled)
         most = MOST_LATENTS if self.image_shape is None else MOST_IMAGE_LATENTS
-        n_latent = min(columns - 1, most) if self.n_latent == "auto" else self.n_latent
+        n_latent = min(columns - 1, most) if self.n_latent == "auto" else int(self.n_latent)
         hidden = (~codes.observed).any(dim=0).nonzero().squeeze(1).tolist()
         return LatentArchitecture(
             n_latent=max(1, n_latent),
@@ -546,7 +544,7 @@ class BaseLatentImputer(BaseImputer):
             n_blocks=self.n_blocks if self.width else 0,
             encoder="preimputed" if callable(self.encoder) else self.encoder,
             linear_decoder=self.decoder == "linear",
-            numeric=self.numeric,
+            numeric=cast(Any, self.numeric),  # `check_choices` has checked it
             missingness=Missingness.MAR.value if self._is_known or not hidden else self.missingness,
             signs=modelled_signs(self.signs, self.missingness, self.schema_, self.capabilities.images),
             hidden=tuple(hidden) or None,

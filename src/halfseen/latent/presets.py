@@ -1,12 +1,10 @@
 """Imputers by deep latent-variable models: one general estimator, and the published methods."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from halfseen.base.parameters import documented_by
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, documented_by
 from halfseen.latent.imputer import BaseLatentImputer
-from halfseen.training.progress import Progress
 from halfseen.vocabulary import Missingness
 
 DESCRIPTIONS = {
@@ -149,7 +147,7 @@ DESCRIPTIONS = {
     ),
 }
 
-documented = documented_by(DESCRIPTIONS)
+documented = documented_by(DESCRIPTIONS, IMPUTER_ATTRIBUTES)
 
 
 @documented
@@ -171,8 +169,6 @@ class LatentImputer(BaseLatentImputer):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     model_ : torch.nn.Module
         The fitted model, a `LatentModel`, or None if no column is modelled. It has the networks ``encoder``
         and ``decoder``, the likelihood of cells ``observation`` and the model of the mask ``mask_model``.
@@ -212,58 +208,16 @@ class LatentImputer(BaseLatentImputer):
     gradient: str = "stl"
     missingness: Any = Missingness.MAR.value
     signs: Any = None
-    n_draws: int = 5
-    n_latent: int | str = "auto"
-    numeric: str = "student-t"
     likelihoods: Any = None
     encoder: Any = "preimputed"
-    decoder: Any = "residual"
-    width: int = 128
-    n_blocks: int = 2
-    learning_rate: float = 1e-3
-    batch_size: int | str = "auto"
-    max_epochs: int | str = "auto"
-    patience: int = 50
-    validation_fraction: float = 0.1
     n_starts: int = 1
-    n_imputation_draws: int = 200
     n_chain_steps: int = 0
     chain_kernel: str = "mwg"
     imputation: str = "lair"
-    image_shape: Any = None
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class _Preset(BaseLatentImputer):
-    """The parameters of published methods, by default with a Gaussian posterior."""
-
-    n_draws: int = 5
-    n_latent: int | str = "auto"
-    numeric: str = "student-t"
-    decoder: str = "residual"
-    width: int = 128
-    n_blocks: int = 2
-    learning_rate: float = 1e-3
-    batch_size: int | str = "auto"
-    max_epochs: int | str = "auto"
-    patience: int = 50
-    validation_fraction: float = 0.1
-    n_imputation_draws: int = 200
-    image_shape: Any = None
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
 
 @documented
-class MVAEImputer(_Preset):
+class MVAEImputer(BaseLatentImputer):
     """Imputation by MVAE, a variational autoencoder for incomplete rows.
 
     The posterior is Gaussian, training maximises the ELBO, and values are assumed to be missing at random
@@ -278,7 +232,7 @@ class MVAEImputer(_Preset):
 
 
 @documented
-class MIWAEImputer(_Preset):
+class MIWAEImputer(BaseLatentImputer):
     """Imputation by MIWAE, an importance-weighted autoencoder for incomplete rows.
 
     The posterior is Gaussian, training maximises the importance-weighted bound, and values are assumed to be
@@ -293,7 +247,7 @@ class MIWAEImputer(_Preset):
 
 @documented
 @dataclass(eq=False, repr=False, kw_only=True)
-class NotMIWAEImputer(_Preset):
+class NotMIWAEImputer(BaseLatentImputer):
     """Imputation by not-MIWAE: MIWAE with a model of the missingness mechanism.
 
     Use it for values that are missing because of their own size. By default, the probability that a value is
@@ -313,17 +267,9 @@ class NotMIWAEImputer(_Preset):
     n_starts: int = 1
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class _MixturePreset(_Preset):
-    """A published method with a mixture posterior."""
-
-    posterior = "mixture"
-
-    n_components: int = 5
-
-
 @documented
-class MissVAEImputer(_MixturePreset):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MissVAEImputer(BaseLatentImputer):
     """Imputation by MissVAE, a variational autoencoder with a mixture posterior.
 
     Training draws from the mixture and maximises the ELBO. Values are assumed to be missing at random (MAR).
@@ -335,11 +281,15 @@ class MissVAEImputer(_MixturePreset):
     variational families.
     """
 
+    posterior = "mixture"
     bound = "elbo"
+
+    n_components: int = 5
 
 
 @documented
-class MissSVAEImputer(_MixturePreset):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MissSVAEImputer(BaseLatentImputer):
     """Imputation by MissSVAE, a variational autoencoder with a mixture posterior and stratified draws.
 
     Training draws from each component and maximises the stratified ELBO. Values are assumed to be missing at
@@ -351,12 +301,16 @@ class MissSVAEImputer(_MixturePreset):
     variational families.
     """
 
+    posterior = "mixture"
     bound = "elbo"
     sampling = "stratified"
 
+    n_components: int = 5
+
 
 @documented
-class MissIWAEImputer(_MixturePreset):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MissIWAEImputer(BaseLatentImputer):
     """Imputation by MissIWAE, an importance-weighted autoencoder with a mixture posterior.
 
     Training draws from the mixture and maximises the importance-weighted bound. Values are assumed to be
@@ -368,9 +322,14 @@ class MissIWAEImputer(_MixturePreset):
     variational families.
     """
 
+    posterior = "mixture"
+
+    n_components: int = 5
+
 
 @documented
-class MissSIWAEImputer(_MixturePreset):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MissSIWAEImputer(BaseLatentImputer):
     """Imputation by MissSIWAE, an importance-weighted autoencoder with a mixture posterior, stratified.
 
     Training draws from each component and maximises the stratified importance-weighted bound. Values are
@@ -382,12 +341,15 @@ class MissSIWAEImputer(_MixturePreset):
     variational families.
     """
 
+    posterior = "mixture"
     sampling = "stratified"
+
+    n_components: int = 5
 
 
 @documented
 @dataclass(eq=False, repr=False, kw_only=True)
-class DeMissVAEImputer(_Preset):
+class DeMissVAEImputer(BaseLatentImputer):
     """Imputation by DeMissVAE, whose decoder and encoder are trained by separate bounds.
 
     The posterior of a row is the mixture of the posteriors of its `n_draws` imputations, which are kept from

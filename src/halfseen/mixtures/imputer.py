@@ -1,8 +1,7 @@
 """Imputation by a mixture model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
@@ -10,7 +9,13 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood, TabularDensity
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.parameters import check_training, check_whole, documented_by
+from halfseen.base.parameters import (
+    IMPUTER_ATTRIBUTES,
+    TrainingParameters,
+    check_training,
+    check_whole,
+    documented_by,
+)
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
@@ -19,7 +24,6 @@ from halfseen.mixtures.model import DiagonalMixture
 from halfseen.nn.weights import load_module
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,11 @@ class TabularMixture(TabularDensity[DiagonalMixture]):
     {
         "n_components": ("int", "The number of components K; at most half the number of rows is used."),
         "learning_rate": ("float", "Initial learning rate."),
-    }
+    },
+    IMPUTER_ATTRIBUTES,
 )
 @dataclass(eq=False, repr=False)
-class MixtureImputer(BaseImputer):
+class MixtureImputer(TrainingParameters, BaseImputer):
     r"""Imputation by a mixture model whose components have independent columns.
 
     .. math:: p(x_o) = \sum_{k=1}^K \pi_k \prod_{d \in o} p_{kd}(x_d)
@@ -75,8 +80,6 @@ class MixtureImputer(BaseImputer):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     model_ : TabularMixture
         The fitted model.
     history_ : History
@@ -98,13 +101,6 @@ class MixtureImputer(BaseImputer):
     max_epochs: int = 500
     batch_size: int = 1024
     learning_rate: float = 0.05
-    patience: int = 20
-    validation_fraction: float = 0.1
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:

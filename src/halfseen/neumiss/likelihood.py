@@ -1,6 +1,6 @@
 """NeuMiss predictors: regression and classification with any subset of the inputs missing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
     TARGETS,
+    TrainingParameters,
     check_training,
     check_whole,
     documented_by,
@@ -37,7 +38,6 @@ from halfseen.neumiss.training import (
     fit_neumiss,
 )
 from halfseen.training.loop import TrainingSettings
-from halfseen.training.progress import Progress
 from halfseen.vocabulary import check_missingness
 
 HEADS = ("auto", "linear", "mlp")
@@ -77,7 +77,7 @@ documented = documented_by(DESCRIPTIONS)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NeuMissBase(TableEstimator):
+class NeuMissBase(TrainingParameters, TableEstimator):
     """Reads tables and targets, fits a `NeuMissModel`, and predicts with it in chunks.
 
     A subclass says how targets enter the joint Gaussian (`_joint_target`) and are predicted (`_task`).
@@ -92,14 +92,9 @@ class NeuMissBase(TableEstimator):
     width: int = 128
     max_epochs: int = 200
     batch_size: int = 256
-    learning_rate: float = 1e-3
     patience: int = 8
     validation_fraction: float = 0.2
     ridge: float | str = "auto"
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    schema: Any = None
-    random_state: Any = None
 
     model_: NeuMissModel = field(init=False)  # fitted attributes are no parameters
 

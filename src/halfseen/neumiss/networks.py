@@ -70,9 +70,22 @@ class NeuMissArchitecture:
         return loss
 
 
-@documented
 @dataclass(eq=False, repr=False)
-class NeuMissNetworkRegressor(ScaledTargetRegressor, NetworkBase):
+class NeuMissNetworkBase(NetworkBase):
+    """The parameters of the regressor and the classifier with a published NeuMiss network."""
+
+    _architecture = NeuMissArchitecture
+
+    depth: int = 5
+    _: KW_ONLY
+    shared_weights: bool = True
+    residual: bool = False
+    width: int = 64
+    n_blocks: int = 1
+
+
+@documented
+class NeuMissNetworkRegressor(ScaledTargetRegressor, NeuMissNetworkBase):
     r"""Regression with missing inputs by a NeuMiss network, trained end to end as published.
 
     .. math:: \hat y = g(h_d), \qquad h_0 = r, \quad h_{k+1} = \bar m \odot (W h_k) + r, \quad
@@ -107,19 +120,9 @@ class NeuMissNetworkRegressor(ScaledTargetRegressor, NetworkBase):
     True
     """
 
-    _architecture = NeuMissArchitecture
-
-    depth: int = 5
-    _: KW_ONLY
-    shared_weights: bool = True
-    residual: bool = False
-    width: int = 64
-    n_blocks: int = 1
-
 
 @documented
-@dataclass(eq=False, repr=False)
-class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
+class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase):
     r"""Classification with missing inputs by a NeuMiss network, trained end to end as published.
 
     The network is that of `NeuMissNetworkRegressor` with one logit per class, trained by the log-loss. It
@@ -146,12 +149,3 @@ class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
     >>> bool(model.score(X, y) > 0.8)
     True
     """
-
-    _architecture = NeuMissArchitecture
-
-    depth: int = 5
-    _: KW_ONLY
-    shared_weights: bool = True
-    residual: bool = False
-    width: int = 64
-    n_blocks: int = 1

@@ -1,6 +1,6 @@
 """AutoImpute: imputation of single-cell expression by an autoencoder of the observed values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -15,7 +15,14 @@ from torch import Tensor
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable, finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole, documented_by
+from halfseen.base.parameters import (
+    TrainingParameters,
+    all_or_nothing,
+    check_number,
+    check_training,
+    check_whole,
+    documented_by,
+)
 from halfseen.base.table import rows_at_once
 from halfseen.data.sparse import SparseRows
 from halfseen.nn.weights import load_module, module_state, module_weights
@@ -23,7 +30,6 @@ from halfseen.ratings.autorec import SparseAutoencoder
 from halfseen.ratings.expression import read_expression
 from halfseen.ratings.objective import RatedRows, RatingError
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
 
 DESCRIPTIONS = {
     "n_hidden": ("int", "The number of hidden units."),
@@ -46,7 +52,7 @@ DESCRIPTIONS = {
 
 @documented_by(DESCRIPTIONS)
 @dataclass(eq=False, repr=False)
-class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
+class AutoImpute(TrainingParameters, Saveable, TransformerMixin, BaseEstimator):
     r"""Imputation of single-cell expression by an autoencoder, with Sparsity Normalization.
 
     .. math:: \hat x = W \operatorname{sigmoid}\big(V \, (K / c)^{\alpha} x + \mu\big) + b
@@ -90,8 +96,6 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
     learning_rate: float = 3e-3
     patience: int = 30
     validation_fraction: float = 0.05
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 
     @all_or_nothing

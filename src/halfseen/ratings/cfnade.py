@@ -11,7 +11,7 @@ from halfseen.base.parameters import check_number, documented_by
 from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparsity import count_factor
 from halfseen.nn.weights import module_weights
-from halfseen.ratings.network import NETWORK_DESCRIPTIONS, RatingNetwork
+from halfseen.ratings.network import NETWORK_ATTRIBUTES, NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.ratings.objective import OrdinalError
 from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
 
@@ -155,7 +155,8 @@ MOST_LEVELS = 20
             'Rows per training step. ``"auto"`` is 128, or a quarter of the rows, but at least 8, if there '
             "are fewer than 512.",
         ),
-    }
+    },
+    NETWORK_ATTRIBUTES,
 )
 @dataclass(eq=False, repr=False)
 class CFNADE(RatingNetwork):
@@ -172,20 +173,10 @@ class CFNADE(RatingNetwork):
 
     Attributes
     ----------
-    users_, items_ : arrays
-        The identifiers of `fit`, sorted.
     levels_ : list of float
         The distinct ratings in `fit`, in ascending order.
-    rating_range_ : tuple of float
-        The ends of the rating scale.
     module_ : OrdinalAutoregression
         The trained network.
-    network_weight_ : tuple of float
-        The weight :math:`w` of the network beside the offsets, and the numbers :math:`\alpha_0` and
-        :math:`\beta_0`: a prediction for a row with :math:`c` and a column with :math:`d` ratings has the
-        weight :math:`w \, c / (c + \alpha_0) \, d / (d + \beta_0)`.
-    history_ : History
-        The loss after each epoch, and why training stopped.
 
     References
     ----------

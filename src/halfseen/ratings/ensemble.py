@@ -11,16 +11,26 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from halfseen.base.parameters import check_number
+from halfseen.base.parameters import check_number, documented_by
 from halfseen.data.sparse import SparseRows
 from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.matrix_factorization import MatrixFactorization
-from halfseen.ratings.recommender import Recommender, hold_out
+from halfseen.ratings.recommender import RATING_ATTRIBUTES, RATING_DESCRIPTIONS, Recommender, hold_out
 from halfseen.ratings.table import Floats, Positions, Ratings
 
 PRIOR = 10.0  # held-out ratings that equal weights count as
 
 
+@documented_by(
+    {
+        **RATING_DESCRIPTIONS,
+        "random_state": (
+            "int, numpy generator or None",
+            "Seeds the held-out ratings and the recommenders.",
+        ),
+    },
+    RATING_ATTRIBUTES,
+)
 @dataclass(eq=False, repr=False)
 class RatingEnsemble(Recommender):
     r"""Rating prediction by a weighted sum of recommenders.
@@ -40,17 +50,9 @@ class RatingEnsemble(Recommender):
     validation_fraction : float, default=0.05
         The fraction of ratings held out for the weights, at most 10,000 ratings; with fewer than 50 ratings
         the weights are equal.
-    rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
-    random_state : int, numpy generator or None, default=None
-        Seeds the held-out ratings and the recommenders.
 
     Attributes
     ----------
-    users_, items_ : arrays
-        The identifiers of `fit`, sorted.
-    rating_range_ : tuple of float
-        The ends of the rating scale.
     weights_ : list of float
         The weight of each recommender.
     members_ : list of recommenders
@@ -75,8 +77,6 @@ class RatingEnsemble(Recommender):
     models: Sequence[Recommender] | None = None
     _: KW_ONLY
     validation_fraction: float = 0.05
-    rating_range: tuple[float, float] | None = None
-    random_state: Any = None
 
     def _train_on(self, read: Ratings, generator: torch.Generator) -> None:
         ratings = SparseRows.from_scipy(read.matrix)

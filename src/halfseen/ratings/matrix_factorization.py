@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from halfseen.base.parameters import check_whole
+from halfseen.base.parameters import check_whole, documented_by
 from halfseen.data.sparse import SparseRows
-from halfseen.ratings.recommender import Recommender
+from halfseen.ratings.recommender import RATING_ATTRIBUTES, RATING_DESCRIPTIONS, Recommender
 from halfseen.ratings.sparse_layers import sampled_product
 from halfseen.ratings.table import Floats, Positions
 
@@ -205,6 +205,10 @@ def _predict(left: Tensor, right: Tensor) -> Tensor:
 AT_ONCE = 2048  # entries that are predicted together
 
 
+@documented_by(
+    {**RATING_DESCRIPTIONS, "random_state": ("int, numpy generator or None", "Seeds the draws.")},
+    RATING_ATTRIBUTES,
+)
 @dataclass(eq=False, repr=False)
 class MatrixFactorization(Recommender):
     r"""Rating prediction by a Bayesian matrix factorisation with offsets of users and items.
@@ -224,17 +228,6 @@ class MatrixFactorization(Recommender):
         The number of initial draws that are discarded.
     n_draws : int, default=30
         The number of draws over which predictions are averaged; all of them are kept in the model.
-    rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
-    random_state : int, numpy generator or None, default=None
-        Seeds the draws.
-
-    Attributes
-    ----------
-    users_, items_ : arrays
-        The identifiers of `fit`, sorted.
-    rating_range_ : tuple of float
-        The ends of the rating scale.
 
     References
     ----------
@@ -260,8 +253,6 @@ class MatrixFactorization(Recommender):
     _: KW_ONLY
     n_warmup: int = 20
     n_draws: int = 30
-    rating_range: tuple[float, float] | None = None
-    random_state: Any = None
 
     @torch.no_grad()
     def _train(self, ratings: SparseRows, generator: torch.Generator) -> None:

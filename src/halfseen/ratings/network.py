@@ -1,7 +1,7 @@
 """The base class of recommenders that train a network of sparse rows by gradients."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, ClassVar
 
@@ -10,14 +10,26 @@ import scipy.special
 import torch
 from torch import Tensor, nn
 
-from halfseen.base.parameters import Descriptions, check_number, check_training, check_whole
+from halfseen.base.parameters import (
+    Descriptions,
+    TrainingParameters,
+    check_number,
+    check_training,
+    check_whole,
+)
 from halfseen.data.sparse import SparseRows
 from halfseen.nn.weights import load_module, module_state
 from halfseen.ratings.objective import RatedRows
-from halfseen.ratings.recommender import RATING_DESCRIPTIONS, ROWS, RatingOffsets, Recommender, hold_out
+from halfseen.ratings.recommender import (
+    RATING_ATTRIBUTES,
+    RATING_DESCRIPTIONS,
+    ROWS,
+    RatingOffsets,
+    Recommender,
+    hold_out,
+)
 from halfseen.ratings.table import Floats, Positions
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
 from halfseen.training.step import Objective
 
 SMALLEST_BATCH, USUAL_BATCH = 8, 128
@@ -56,6 +68,18 @@ NETWORK_DESCRIPTIONS: Descriptions = {
     ),
 }
 """Parameters that all networks of ratings share."""
+
+NETWORK_ATTRIBUTES: Descriptions = {
+    **RATING_ATTRIBUTES,
+    "network_weight_": (
+        "tuple of float",
+        "The weight :math:`w` of the network beside the offsets, and the numbers :math:`\\alpha_0` and "
+        ":math:`\\beta_0`: a prediction for a row with :math:`c` and a column with :math:`d` ratings has the "
+        "weight :math:`w \\, c / (c + \\alpha_0) \\, d / (d + \\beta_0)`.",
+    ),
+    "history_": ("History", "The loss after each epoch, and why training stopped."),
+}
+"""The fitted attributes of all networks of ratings."""
 
 
 CONFIDENCE = 0.95
@@ -130,7 +154,7 @@ OFFSETS_ALONE = NetworkWeight(0.0, 0.0, 0.0)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class RatingNetwork(Recommender):
+class RatingNetwork(TrainingParameters, Recommender):
     """Creates a recommender of a network that encodes rows of ratings and has a decoder for each column.
 
     A subclass declares `_build(train)`, the network; `_objective()`, its loss; `_epochs`, and `_steps`, the
@@ -150,14 +174,9 @@ class RatingNetwork(Recommender):
     penalty: float | str = "auto"
     max_epochs: int | str = "auto"
     batch_size: int | str = "auto"
-    learning_rate: float = 1e-3
     patience: int = 15
     validation_fraction: float = 0.05
     shrink: bool = True
-    rating_range: tuple[float, float] | None = None
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
-    random_state: Any = None
 
     module_: Any = field(init=False)  # a fitted attribute, no parameter
 

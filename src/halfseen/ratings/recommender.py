@@ -1,7 +1,7 @@
 """The base class of recommenders: reading, prediction, recommendation, and new users or items."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -103,12 +103,18 @@ RATING_DESCRIPTIONS: Descriptions = {
 }
 """Parameters that all recommenders share."""
 
+RATING_ATTRIBUTES: Descriptions = {
+    "users_, items_": ("arrays", "The identifiers of `fit`, sorted."),
+    "rating_range_": ("tuple of float", "The ends of the rating scale."),
+}
+"""The fitted attributes of all recommenders."""
 
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class Recommender(Saveable, BaseEstimator):
     """The base class of recommenders.
 
-    A subclass has the parameters ``rating_range`` and ``random_state``, and ``rows``, "user" or "item", as a
-    parameter or as an attribute of the class. It declares
+    A subclass has ``rows``, "user" or "item", as a parameter or as an attribute of the class. It declares
 
     - `_check_parameters`, which raises on a parameter out of range;
     - `_train(ratings, generator)`, which learns from `SparseRows` of users or of items;
@@ -119,9 +125,9 @@ class Recommender(Saveable, BaseEstimator):
 
     _saved: ClassVar[tuple[str, ...]] = ("rating_range_", "_identifiers")
 
-    rows: str
-    rating_range: tuple[float, float] | None
-    random_state: Any
+    rows: str = field(init=False)
+    rating_range: tuple[float, float] | None = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

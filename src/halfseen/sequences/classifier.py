@@ -1,6 +1,6 @@
 """Classification of sequences with missing values by recurrent networks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -15,7 +15,14 @@ from torch.nn import functional
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable, finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole, documented_by
+from halfseen.base.parameters import (
+    TrainingParameters,
+    all_or_nothing,
+    check_number,
+    check_training,
+    check_whole,
+    documented_by,
+)
 from halfseen.base.table import rows_at_once
 from halfseen.base.targets import Classes, WithClasses, read_class_weights, read_classes
 from halfseen.data.incomplete import Incomplete, Standardizer
@@ -25,7 +32,6 @@ from halfseen.sequences.recurrent import CELLS, COUNTED, SequenceNetwork
 from halfseen.training.holdout import SMALLEST_SPLIT
 from halfseen.training.logistic import BLEND_ROWS, SHYEST, fit_scaling, minimise
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
 from halfseen.training.supervised import CrossEntropy, Labelled, RankingLoss, WithSubsets
 
 QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.98)  # quantiles of the counts at which the knots are placed
@@ -172,7 +178,7 @@ DESCRIPTIONS = {
 
 @documented_by(DESCRIPTIONS)
 @dataclass(eq=False, repr=False)
-class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
+class SequenceClassifier(TrainingParameters, WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     r"""Classification of sequences with missing values by a recurrent network.
 
     .. math:: h_t = \mathrm{cell}\left(\left(K / c\right)^{\alpha} (m_t \odot x_t), h_{t-1}\right), \qquad
@@ -232,8 +238,6 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     weight_decay: float = 0.0
     patience: int = 10
     validation_fraction: float = 0.2
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 
     @all_or_nothing

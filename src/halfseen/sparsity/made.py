@@ -1,7 +1,7 @@
 """MADE: an autoregressive density of binary rows and images."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +16,13 @@ from torch.nn import functional
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
-from halfseen.base.parameters import all_or_nothing, check_training, check_whole, documented_by
+from halfseen.base.parameters import (
+    TrainingParameters,
+    all_or_nothing,
+    check_training,
+    check_whole,
+    documented_by,
+)
 from halfseen.base.table import rows_at_once
 from halfseen.data.incomplete import check_not_masked
 from halfseen.errors import warn_user
@@ -24,7 +30,6 @@ from halfseen.nn.sparsity import count_factor, sn_mask
 from halfseen.nn.weights import load_module, module_state
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
 
 Normalisation = Literal["mask", "causal", "input", "all"]
 NORMALISATIONS: tuple[Normalisation | None, ...] = (None, "mask", "causal", "input", "all")
@@ -223,7 +228,7 @@ DESCRIPTIONS = {
 
 @documented_by(DESCRIPTIONS)
 @dataclass(eq=False, repr=False)
-class MADE(Saveable, DensityMixin, BaseEstimator):
+class MADE(TrainingParameters, Saveable, DensityMixin, BaseEstimator):
     r"""Density of binary rows or images by a masked autoregressive network.
 
     .. math:: p(x) = \frac{1}{E} \sum_e \prod_d p_e(x_d \mid x_{\pi_e < \pi_e(d)})
@@ -265,9 +270,6 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
     batch_size: int = 100
     learning_rate: float = 0.005
     patience: int = 5
-    validation_fraction: float = 0.1
-    device: str = "cpu"
-    callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 
     @all_or_nothing

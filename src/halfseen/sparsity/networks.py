@@ -88,9 +88,24 @@ class SparsityNormArchitecture:
         return WithDropout(loss, float(self.dropout), tuple(self._widths)) if self.dropout else loss
 
 
-@documented
 @dataclass(eq=False, repr=False)
-class SparsityNormRegressor(ScaledTargetRegressor, NetworkBase):
+class SparsityNormBase(NetworkBase):
+    """The parameters of the regressor and the classifier with Sparsity Normalization."""
+
+    _architecture = SparsityNormArchitecture
+
+    width: int = 64
+    _: KW_ONLY
+    n_layers: int = 2
+    alpha: float | str = 0.5
+    shrinkage: float = 0.0
+    dropout: float = 0.0
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+
+
+@documented
+class SparsityNormRegressor(ScaledTargetRegressor, SparsityNormBase):
     r"""Regression with missing inputs by a network whose inputs are normalised by their observed count.
 
     .. math:: \hat y = g\left(\left(\frac{K + \lambda}{c + \lambda}\right)^{\alpha} (m \odot x)\right)
@@ -124,21 +139,10 @@ class SparsityNormRegressor(ScaledTargetRegressor, NetworkBase):
     True
     """
 
-    _architecture = SparsityNormArchitecture
-
-    width: int = 64
-    _: KW_ONLY
-    n_layers: int = 2
-    alpha: float | str = 0.5
-    shrinkage: float = 0.0
-    dropout: float = 0.0
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
-
 
 @documented
-@dataclass(eq=False, repr=False)
-class SparsityNormClassifier(WithClasses, ClassifierMixin, NetworkBase):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SparsityNormClassifier(WithClasses, ClassifierMixin, SparsityNormBase):
     r"""Classification with missing inputs by a network whose inputs are normalised by their observed count.
 
     The network is that of `SparsityNormRegressor` with one logit per class, trained by the log-loss. Its
@@ -170,16 +174,6 @@ class SparsityNormClassifier(WithClasses, ClassifierMixin, NetworkBase):
     True
     """
 
-    _architecture = SparsityNormArchitecture
-
-    width: int = 64
-    _: KW_ONLY
-    n_layers: int = 2
-    alpha: float | str = 0.5
-    shrinkage: float = 0.0
-    dropout: float = 0.0
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
     class_weight: Any = None
 
     def predict(self, X: Any) -> npt.NDArray[Any]:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.parameters import check_number, check_whole
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_number, check_whole, documented_by
 from halfseen.base.table import predictor_positions
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.imputer import GaussianImputer
@@ -21,6 +20,7 @@ from halfseen.trees.tabular import TabularTrees
 MATCHING = {"auto": None, True: True, False: False}
 
 
+@documented_by({}, IMPUTER_ATTRIBUTES)
 @dataclass(eq=False, repr=False)
 class TreeImputer(BaseImputer):
     r"""Imputation by chained boosted trees, with a distribution for every missing value.
@@ -74,22 +74,9 @@ class TreeImputer(BaseImputer):
         predicts held-out values best: the prediction plus a residual; the same moved to the nearest observed
         value, if half of the values occur more than once; or matching, if there are at most 30 distinct
         values, or one value, such as zero, is found in a tenth of the rows.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which marks where they are.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds fitting and draws. Pass an integer for reproducible results.
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
-    columns_left_ : dict of str to str
-        The columns of a data frame whose missing values are left empty, and the reasons.
-    skip_rules_ : dict of str to SkipRule
-        The columns of a data frame that do not apply to all rows, and the rule for each.
     gaussian_columns_ : list of str
         The columns that are imputed by the Gaussian alone; see the notes.
     model_ : TabularTrees
@@ -129,9 +116,6 @@ class TreeImputer(BaseImputer):
     predictors: Mapping[str, Sequence[str]] | None = None
     max_rows: int = 10_000
     matching: bool | str = "auto"
-    add_indicator: bool = False
-    schema: Any = None
-    random_state: Any = None
 
     @property
     def capabilities(self) -> Capabilities:
