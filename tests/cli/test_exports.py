@@ -119,6 +119,33 @@ def test_empty_rows_at_the_end_are_imputed_where_empty_cells_are_frequent_or_on_
     assert "" not in lines[-1].split(",")
 
 
+def test_blank_rows_between_records_stay_blank_in_every_output_unless_asked_for(tmp_path, capsys):
+    rows = [f"{'ab'[k % 2]},{cells}" for k, cells in enumerate(ROWS)]
+    rows.insert(20, " ,,\n")
+    text = "group,age,height\n" + "".join(rows)
+    lines, said = impute(tmp_path, text, capsys)
+    assert lines[21] == " ,,"
+    assert "line 22 is blank: kept and not imputed; --fill-all imputes it" in said
+    assert f"{N + 1:,} rows, 3 columns" in said
+    assert "" not in [cell for k, line in enumerate(lines) if k != 21 for cell in line.split(",")]
+    assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.parquet")]) == 0
+    table = read_table(str(tmp_path / "out.parquet")).table
+    assert [column[20].as_py() for column in table.columns] == [None, None, None]
+    assert sum(column.null_count for column in table.columns) == 3
+    capsys.readouterr()
+    lines, said = impute(tmp_path, text, capsys, "--fill-all")
+    assert "" not in [cell.strip() for cell in lines[21].split(",")]
+    assert "is blank" not in said
+
+
+def test_blank_rows_that_are_likely_by_chance_are_imputed(tmp_path, capsys):
+    often = [f"{k % 7 if k % 2 else ''},{k % 5 if k % 3 else ''}\n" for k in range(60)]
+    assert often[6] == ",\n"
+    lines, said = impute(tmp_path, "a,b\n" + "".join(often), capsys)
+    assert "are blank" not in said
+    assert "" not in lines[7].split(",")
+
+
 def test_columns_without_names_are_read_and_written_as_they_are(tmp_path, capsys):
     lines, said = impute(
         tmp_path, "age,height,,\n" + BODY.replace("\n", ",,\n"), capsys, encoding="utf-8-sig"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,6 +116,20 @@ def test_standard_output_carries_data_only(run, table):
     assert code == 0
     assert out.startswith("name,x,y\nann,1.50,4\n")
     assert "wrote  standard output" in err
+
+
+def test_streams_of_text_may_stand_for_standard_input_and_output(run, table, monkeypatch):
+    expected = run("impute", table, "-o", "-")[1]
+    stream = io.StringIO()
+    with redirect_stdout(stream):
+        assert run("impute", table, "-o", "-")[0] == 0
+    assert stream.getvalue() == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(Path(table).read_text(encoding="utf-8")))
+    assert run("impute", "-", "-o", "-")[1] == expected
+    with redirect_stdout(io.StringIO()) as stream:
+        code, _, err = run("impute", table, "-o", "-", "--to", "parquet")
+    assert (code, stream.getvalue()) == (2, "")
+    assert "standard output was replaced by a stream of UTF-8 text" in err
 
 
 def test_options_of_a_csv_reach_the_reader(run, tmp_path):

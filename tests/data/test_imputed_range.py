@@ -79,11 +79,6 @@ def test_bounds_of_the_user_take_the_place_of_the_observed_range():
     assert constrained(one_sided, -3, 6, 9) == [1, 6, 7]
 
 
-def test_a_bound_of_the_user_beyond_all_observed_values_is_the_only_limit_on_its_side():
-    column = infer(RATINGS, minimum=8)
-    assert constrained(column, 1, 8, 20) == [8, 8, 20]
-
-
 def test_a_detection_limit_lets_values_lie_beyond_it():
     column = infer(MEASURED.round(), censored_below=8.0)
     assert constrained(column, 1.0) == [1.0]

@@ -157,8 +157,8 @@ def test_times_are_as_coarse_as_what_was_seen(cells, step):
         (["2", "10", None], "continuous", {"kind": "continuous", "integer": True, "levels": None}),
         (["2.5", "1e1"], "positive", {"kind": "positive", "minimum": 1.25, "integer": False}),
         ([1.5, 2.0], {"minimum": 1, "maximum": 3}, {"minimum": 1.0, "maximum": 3.0, "kind": "positive"}),
-        ([100.0, 200.0, 300.0], {"maximum": 30}, {"minimum": 0.0, "maximum": 30.0}),
-        ([100.5, 200.0, 300.0], {"maximum": 30}, {"minimum": 30.0, "maximum": 30.0}),
+        ([100.0, 200.0, 300.0], {"maximum": 100}, {"minimum": 0.0, "maximum": 100.0}),
+        ([100.5, 200.0, 300.0], {"minimum": 300}, {"minimum": 300.0, "maximum": None}),
         ([1.5, 2.5], {"integer": True}, {"integer": True}),
         ([1.0, 2.0], {"integer": False}, {"integer": False, "kind": "count"}),
         (
@@ -200,6 +200,17 @@ def test_settings_of_users_come_first(cells, said, expected):
         ([1.5, 2.5], {"maximum": True}, r"Column 'c': maximum must be a number, got True"),
         ([1.5, 2.5], {"integer": "yes"}, r"Column 'c': integer must be true or false, got 'yes'"),
         ([1.5, 2.5], {"minimum": 3, "maximum": 1}, r"Column 'c': minimum 3 is above maximum 1"),
+        (
+            [1.5, 2.5],
+            {"minimum": 2.6},
+            r"minimum 2\.6 is above all observed values, of which the largest is 2\.5",
+        ),
+        (
+            [1.5, 2.5],
+            {"maximum": 1.4},
+            r"maximum 1\.4 is below all observed values, of which the smallest is 1\.5",
+        ),
+        (WEEK, {"minimum": "2030-01-01"}, r"minimum 2030-01-01.* is above all observed values"),
         ([1, 2], {"minimum": 0.2, "maximum": 0.8}, r"Column 'c' needs multiples of 1; between 0.2 and 0.8"),
         ([1, 2, 3], {"integer": False}, r"Column 'c' of dtype int64 can only contain integers"),
         (["a", "b"], {"maximum": 1}, r"Column 'c' is binary: maximum does not apply to levels"),
@@ -441,19 +452,19 @@ def test_an_empty_column_of_any_dtype_is_missing(fitted, empty):
 
 def test_bounds_bind_imputed_cells_and_leave_observed_ones():
     frame = pd.DataFrame({"a": [5.5, 50.0, None], "t": pd.to_datetime(["2020-01-01", "2020-06-01", None])})
-    said = {"a": {"minimum": 1, "maximum": 2, "integer": True}, "t": {"minimum": "2021-01-01"}}
+    said = {"a": {"minimum": 1, "maximum": 6.9, "integer": True}, "t": {"minimum": "2020-05-31"}}
     _, filled = fill(frame, said)
-    assert filled["a"].tolist() == [5.5, 50.0, 2.0]
-    assert filled["t"][2] == pd.Timestamp("2021-01-01")
+    assert filled["a"].tolist() == [5.5, 50.0, 6.0]
+    assert filled["t"][2] == pd.Timestamp("2020-05-31")
     assert filled["t"][:2].equals(frame["t"][:2])
 
 
 def test_numbers_in_text_are_modelled_as_numbers_and_written_as_text():
     frame = pd.DataFrame({"n": ["4", None, "8"], "x": ["1.5", None, "4.5"]})
-    schema, filled = fill(frame, {"n": "count", "x": {"kind": "continuous", "maximum": 1.25}})
+    schema, filled = fill(frame, {"n": "count", "x": {"kind": "continuous", "maximum": 1.75}})
     assert encode(schema.columns[0], ["10", "4"]) == [10.0, 4.0]
     assert filled["n"].tolist() == ["4", "4", "8"]
-    assert filled["x"].tolist() == ["1.5", "1.25", "4.5"]
+    assert filled["x"].tolist() == ["1.5", "1.75", "4.5"]
     with pytest.raises(SchemaError, match="Column 'n' cannot be numbers: it contains 'many'"):
         encode(schema.columns[0], ["many"])
 

@@ -274,14 +274,12 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, 
         changes["minimum"] = 0.0  # the number recorded for a censored value is not evidence
     if "minimum" in overrides or "maximum" in overrides or "firm" in overrides:
         changes["firm"] = overrides.get("firm", True)
-    low, high = changes.get("minimum"), changes.get("maximum")
-    if low is not None and high is not None and low > high and "minimum" not in overrides:
-        changes["minimum"] = high  # the user's bound moves the inferred one
     reason = changes.pop("reason", column.reason)
     reason = reason.rstrip(".") + f"; {', '.join(named)} set by user." if named else reason
     bounded = replace(column, reason=reason, **changes)
     if bounded.levels is None:
         _check_range(bounded)
+        _check_bounds(bounded, raw, seen)
         if len(seen) and bounded.is_censored(seen).all():
             limits = " and ".join(f"{key} {overrides[key]}" for key in CENSORED if key in overrides)
             raise SchemaError(
@@ -349,6 +347,21 @@ def _check_range(column: Column) -> None:
         raise SchemaError(
             f"Column {column.name!r} needs multiples of {step:g}; between {low:g} and {high:g} there is none."
         )
+
+
+def _check_bounds(column: Column, raw: RawColumn, seen: Floats) -> None:
+    """Raises an error if a bound excludes all observed values: mostly it is in other units."""
+    if not len(seen):
+        return
+    least, greatest = float(seen.min()), float(seen.max())
+    if column.minimum is not None and column.minimum > greatest:
+        excludes = f"minimum {_shown(column.minimum, raw)} is above all observed values, of which the largest"
+        raise SchemaError(f"Column {column.name!r}: {excludes} is {_shown(greatest, raw)}.")
+    if column.maximum is not None and column.maximum < least:
+        excludes = (
+            f"maximum {_shown(column.maximum, raw)} is below all observed values, of which the smallest"
+        )
+        raise SchemaError(f"Column {column.name!r}: {excludes} is {_shown(least, raw)}.")
 
 
 def _levels(raw: RawColumn, used: Floats, overrides: dict[str, Any], kind: Kind) -> tuple[Any, ...]:

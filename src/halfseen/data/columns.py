@@ -356,10 +356,6 @@ def with_imputed_range(
     least, greatest = _widened(low, high, room)
     is_below = "minimum" in given or "censored_below" in given
     is_above = "maximum" in given or "censored_above" in given
-    if column.minimum is not None and column.minimum > greatest:
-        is_above = True  # the user's bound excludes all observed values
-    if column.maximum is not None and column.maximum < least:
-        is_below = True
     return replace(
         column,
         least=None if is_below else least,

@@ -260,6 +260,9 @@ def read_csv(
     rules = make_rules(names, **given)
     outcomes = read_columns(cells, rules, chosen, lambda record: lines.line_of(record, rows), as_written=True)
     table = pa.table([outcome.typed for outcome in outcomes.values()], names=names)
+    blank = np.zeros(0, np.int64) if keep_empty else find_blank_rows(cells)
+    if len(blank):
+        more.append(note_blank_rows("line", [lines.line_of(int(row), rows) for row in blank]))
     return TableFile(
         table,
         source,
@@ -276,7 +279,18 @@ def read_csv(
         rules,
         Surroundings(tuple(header), preamble, footer),
         {name: out.placeholders for name, out in outcomes.items() if out.placeholders is not None},
+        held=_hold(blank, table),
     )
+
+
+def _hold(blank: np.ndarray, table: pa.Table) -> dict[str, pa.Array]:
+    """Return the missing cells of blank rows."""
+    if not len(blank):
+        return {}
+    rows = np.zeros(table.num_rows, dtype=bool)
+    rows[blank] = True
+    masks = {name: as_mask(table[name].is_null().combine_chunks()) & rows for name in table.column_names}
+    return {name: pa.array(mask) for name, mask in masks.items() if mask.any()}
 
 
 def write_csv(
@@ -564,6 +578,27 @@ def _blank_end(text: pa.Table) -> Mask:
 
 def _blank(column: pa.ChunkedArray) -> Mask:
     return as_mask(pc.equal(pc.utf8_trim_whitespace(column), "").combine_chunks())
+
+
+def find_blank_rows(text: pa.Table) -> np.ndarray:
+    """Return the places of rows without any text, unless some are likely by chance."""
+    rows = np.arange(text.num_rows)
+    for column in text.columns:
+        rows = rows[_blank(column if len(rows) == text.num_rows else column.take(pa.array(rows)))]
+        if not len(rows):
+            return rows
+    blank = np.zeros(text.num_rows, dtype=bool)
+    blank[rows] = True
+    return rows if is_no_accident(text, blank) else rows[:0]
+
+
+def note_blank_rows(what: str, numbers: Sequence[int]) -> Note:
+    """Return a note on blank rows, of which `what` is "line" or "row", and `numbers` are their numbers."""
+    shown = ", ".join(f"{number:,}" for number in numbers[:_SHOWN])
+    if len(numbers) == 1:
+        return Note(f"{what} {shown} is blank: kept and not imputed; --fill-all imputes it")
+    more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
+    return Note(f"{what}s {shown}{more} are blank: kept and not imputed; --fill-all imputes them")
 
 
 def is_no_accident(text: pa.Table, blank: Mask) -> bool:

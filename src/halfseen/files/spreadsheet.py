@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.errors import TableError
-from halfseen.files.csv_tables import is_no_accident
+from halfseen.files.csv_tables import is_no_accident, note_blank_rows
 from halfseen.files.distinct import EMPTY, NOTHING, Integers, Mask, as_mask
 from halfseen.files.expansion import Expansion, check_cells
 from halfseen.files.frames import check_names
@@ -282,7 +282,6 @@ _FIRST_ROWS = 50  # which show whether a sheet holds a table, and where its head
 _SPARSE, _SMALL = 1000, 1_000_000
 """A table of more than a million cells, a thousand for each that is stored, is not one: a guess, far off."""
 
-_SHOWN = 3
 _TEXT_TYPES = ("s", "str", "inlineStr")
 
 
@@ -388,17 +387,9 @@ def parse_spreadsheet(
     if keep_empty or not is_no_accident(table, blank):
         blank = np.zeros_like(blank)
     elif blank.any():
-        notes.append(_say_blank(np.flatnonzero(blank) + header_row + 1))
+        notes.append(note_blank_rows("row", (np.flatnonzero(blank) + header_row + 1).tolist()))
     origin = SheetOrigin(data, sheet.title, header_row, columns, kinds, frozenset())
     return SheetTable(table, origin, tuple(notes), fixed, blank)
-
-
-def _say_blank(rows: Integers) -> Note:
-    if len(rows) == 1:
-        return Note(f"row {rows[0]} is blank: kept and not imputed; --fill-all imputes it")
-    more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
-    shown = ", ".join(str(row) for row in rows[:_SHOWN])
-    return Note(f"rows {shown}{more} are blank: kept and not imputed; --fill-all imputes them")
 
 
 # ------------------------------------------------------------------------------------------ which sheet

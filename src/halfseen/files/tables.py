@@ -184,14 +184,14 @@ def write_binary(
     stacked = pa.concat_tables(whole, promote_options="permissive").unify_dictionaries()
     if draw is None and like.table.schema.metadata:
         stacked = stacked.replace_schema_metadata(like.table.schema.metadata)
-    whole_file = file is not sys.stdout.buffer and file.seekable()
-    sink = file if whole_file else io.BytesIO()  # the writers seek and tell
+    is_stream = file is getattr(sys.stdout, "buffer", None) or not file.seekable()
+    sink = io.BytesIO() if is_stream else file  # the writers seek and tell
     if kind == "parquet":
         pa.parquet.write_table(stacked, sink, compression="zstd")
     else:
         pa.feather.write_feather(stacked, sink, compression="zstd")
-    if isinstance(sink, io.BytesIO):
-        file.write(sink.getvalue())
+    if is_stream:
+        file.write(cast(io.BytesIO, sink).getvalue())
 
 
 __all__ = ["DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "read_file", "read_table"]
@@ -431,9 +431,15 @@ def _read_cells(
     return replace(file, sheet=origin, held=held, notes=(*sheet.notes, *file.notes, *more))
 
 
+def _read_standard_input() -> bytes:
+    """Return the bytes of standard input; a program may have put a stream of text in its place."""
+    stream = getattr(sys.stdin, "buffer", None)
+    return sys.stdin.read().encode() if stream is None else bytes(stream.read())
+
+
 def _read_bytes(path: str, source: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return _read_standard_input() if path == "-" else Path(path).read_bytes()
     except IsADirectoryError:
         raise TableError(f"{source}: this is a directory, not a table file") from None
     except OSError as error:

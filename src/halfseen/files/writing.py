@@ -4,6 +4,7 @@ Outputs are checked before the work begins, never written over an input, and wri
 """
 
 import gzip
+import io
 import os
 import stat
 import sys
@@ -33,6 +34,7 @@ from halfseen.files.tables import find_format, find_unstorable, suffix_of, write
 
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Names of standard output, to which is written as it is, also if it appends to a file."""
+TEXT_ONLY = "standard output was replaced by a stream of UTF-8 text, which cannot hold this: name a file"
 
 
 def check_writable(path: str) -> None:
@@ -129,6 +131,22 @@ def _status(path: str, stream: int) -> os.stat_result | None:
 
 
 @contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    """Open standard output for bytes, also where a program has put a stream of text in its place."""
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is not None:
+        yield stream
+        stream.flush()
+        return
+    content = io.BytesIO()
+    yield content
+    try:
+        sys.stdout.write(content.getvalue().decode())
+    except UnicodeDecodeError:
+        raise TableError(f"-: {TEXT_ONLY}") from None
+
+
+@contextmanager
 def write_atomically(path: str) -> Iterator[BinaryIO]:
     """Open a temporary file, which is renamed when the block succeeds; failures are TableErrors.
 
@@ -137,8 +155,8 @@ def write_atomically(path: str) -> Iterator[BinaryIO]:
     name = "standard output" if path == "-" else path
     try:
         if path in STANDARD_OUTPUT:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            with _standard_output() as stream:
+                yield stream
             return
         with _files.write_atomically(path) as file:
             yield file
@@ -339,6 +357,8 @@ def check_output(path: str, format: str | None = None) -> None:
     kind = find_format(path, format, "--to")
     if kind not in ("csv", "jsonl") and path.lower().endswith(".gz"):
         raise TableError(f"{path}: only csv is written through gzip; {kind} files are compressed already")
+    if path in STANDARD_OUTPUT and kind not in ("csv", "jsonl") and not hasattr(sys.stdout, "buffer"):
+        raise TableError(f"{path}: {TEXT_ONLY}")
     if path != "-":
         check_writable(path)
 
