@@ -70,18 +70,28 @@ def item_state(item: dict[str, Any], root: Path) -> ItemState:
 
 
 def _state_of_claims(evidence: Sequence[dict[str, Any]], root: Path) -> ItemState:
-    counts: Counter[str] = Counter()
     sources = []
     for part in evidence:
         stored = _stored(part["experiment"], root)
-        verdicts = [] if stored is None else stored["verdicts"]
-        meant = [verdict["outcome"] for verdict in verdicts if is_meant(verdict["claim"], part["claims"])]
-        counts.update(meant or ["not testable"])
+        meant = _outcomes(part, root)
         if stored is not None and set(meant) - {"not testable"}:
             sources.append(f"`{part['experiment']}`, {stored['scale']}, {commit_of(stored)}")
         else:
             sources.append(f"`{part['experiment']}`")
+    counts = _count(evidence, root)
     return ItemState(_judge(counts), _count_words(counts), "; ".join(sources))
+
+
+def _count(evidence: Sequence[dict[str, Any]], root: Path) -> Counter[str]:
+    """Return how many of the claims that evidence names have which outcome."""
+    return Counter(outcome for part in evidence for outcome in _outcomes(part, root))
+
+
+def _outcomes(part: dict[str, Any], root: Path) -> list[str]:
+    stored = _stored(part["experiment"], root)
+    verdicts = [] if stored is None else stored["verdicts"]
+    meant = [verdict["outcome"] for verdict in verdicts if is_meant(verdict["claim"], part["claims"])]
+    return meant or ["not testable"]
 
 
 def _judge(counts: Counter[str]) -> str:
@@ -110,10 +120,11 @@ def _stored(experiment: str, root: Path) -> dict[str, Any] | None:
 
 
 def commit_of(results: dict[str, Any]) -> str:
-    """Return the commit of stored results in words; a plus sign marks changes that were not committed."""
-    commit = results["provenance"]["commit"]
-    changed = ", with changes that were not committed" if commit.endswith("+") else ""
-    return f"commit {commit[:7]}{changed}"
+    """Return the commits of stored runs in words; a plus sign marks changes that were not committed."""
+    last = results["provenance"]["commit"]
+    commits = list(dict.fromkeys(cell.get("commit", last) for cell in results.get("cells", ()))) or [last]
+    changed = ", with changes that were not committed" if any(one.endswith("+") for one in commits) else ""
+    return f"commit{'s' if len(commits) > 1 else ''} {' and '.join(one[:7] for one in commits)}{changed}"
 
 
 def works_table(path: Path, root: Path) -> str:
@@ -134,11 +145,33 @@ def works_table(path: Path, root: Path) -> str:
 
 
 def states_table(folder: Path, root: Path) -> str:
-    """Return a line for each work with how many of its items have which state."""
+    """Return a line for each work with how many of its items have which state, and the shares of all."""
     lines = [f"| work | items | {' | '.join(STATES)} |", f"|---|{'---|' * (len(STATES) + 1)}"]
+    states: Counter[str] = Counter()
+    claims: Counter[str] = Counter()
     for path in sorted(folder.glob("*.toml")):
         work = read_work(path)
         found = Counter(item_state(item, root).state for item in work["item"])
+        states += found
+        claims += _count([part for item in work["item"] for part in item.get("evidence", ())], root)
         numbers = [str(found.total()), *(str(found[state]) for state in STATES)]
         lines.append(f"| {work['work']} | {' | '.join(numbers)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _shares(states, claims)])
+
+
+def _shares(states: Counter[str], claims: Counter[str]) -> str:
+    """Return in words which share of items is reproduced and which share of claims is met."""
+    n_judged = states.total() - states["not judged"] - states["not reproducible here"]
+    n_run = states.total() - states["not run yet"] - (states.total() - n_judged)
+    n_claims = claims.total() - claims["not testable"]
+    items = f"Of {n_judged} items that can be judged with the data that are here, {n_run} were run or tested"
+    reproduced = (
+        f"and {_of(states['reproduced'], n_judged)} are reproduced; another {states['in part']} in part."
+    )
+    met = f"Of {n_claims} claims about them that were run, {_of(claims['met'], n_claims)} are met"
+    rest = f"{claims['not met']} are not met and {claims['undecided']} undecided"
+    return f"{items}, {reproduced} {met}, {rest}; {claims['not testable']} were not run."
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} ({part / whole:.0%})" if whole else "none"

@@ -45,7 +45,8 @@ class Published:
 class Cell:
     """One run: a model on a setting with a seed; scores, or the error that it ended with; by which code.
 
-    What pictures are drawn from is in `arrays`.
+    The code is named by a hash of the library's source and by the commit of library and experiments. What
+    pictures are drawn from is in `arrays`.
     """
 
     setting: Setting
@@ -55,6 +56,7 @@ class Cell:
     error: str | None = None
     seconds: float = 0.0
     code: str = ""
+    commit: str | None = ""
     arrays: Arrays = field(default_factory=dict, repr=False, compare=False)
 
     @property

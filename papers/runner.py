@@ -17,6 +17,7 @@ from halfseen.evaluation.protocol import code_digest, provenance
 from papers.claims import Cell, Published, Setting, Verdict, show_setting
 from papers.spec import Experiment
 
+EXPERIMENTS_FOLDER = Path(__file__).parent
 _BETWEEN = " "  # a run and the name of an array of it; names have none
 
 
@@ -104,7 +105,8 @@ def run(
 ) -> Results:
     """Runs an experiment and returns its results.
 
-    After each run, all results so far are in ``output/NAME-SCALE.json``, and arrays, if runs have any, are
+    Each run is stored with the commit of the library and the experiments that made it. After each run, all
+    results so far are in ``output/NAME-SCALE.json``, and arrays, if runs have any, are
     in ``output/NAME-SCALE.npz``. Stored runs are not repeated unless they failed, so that an interrupted
     experiment continues where it stopped.
 
@@ -134,7 +136,11 @@ def run(
     n_reused = len(done)
     missing = [cell for cell in planned if _key(cell) not in done]
     # Without a new run only the verdicts are computed again: the results are still those of the old commit.
-    origin = provenance() if missing else json.loads(path.read_text(encoding="utf-8"))["provenance"]
+    origin = (
+        provenance(EXPERIMENTS_FOLDER)
+        if missing
+        else json.loads(path.read_text(encoding="utf-8"))["provenance"]
+    )
 
     def results() -> Results:
         ordered = [done[key] for key in map(_key, planned) if key in done]
@@ -144,7 +150,7 @@ def run(
     check_present(needed, f"Experiment {experiment.name!r} at scale {scale!r}")
     folder.mkdir(parents=True, exist_ok=True)
     for cell in experiment.run_cells(missing):
-        done[_key(cell)] = replace(cell, code=code_digest())
+        done[_key(cell)] = replace(cell, code=code_digest(), commit=origin["commit"])
         _write(results())
         if callback is not None:
             callback(cell, len(done), len(planned))
@@ -185,7 +191,8 @@ def _read_cells(path: Path, experiment: Experiment) -> list[Cell]:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if (stored["experiment"], stored["version"]) != (experiment.name, experiment.version):
             return []
-        return [Cell(**fields) for fields in stored["cells"]]
+        origin = {"commit": stored["provenance"].get("commit")}  # of runs that do not name their own
+        return [Cell(**(origin | fields)) for fields in stored["cells"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a result file of an experiment; move it away first.") from error
 

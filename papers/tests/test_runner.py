@@ -79,6 +79,27 @@ def test_the_commit_of_stored_runs_stays_if_nothing_is_run_again(tmp_path):
     assert run(make_experiment([]), "small", tmp_path).provenance != {"commit": "old"}
 
 
+def test_each_run_keeps_the_commit_that_made_it(tmp_path, monkeypatch):
+    smaller = {"smoke": Budget.grid(1, d=[1])}
+    monkeypatch.setattr("papers.runner.provenance", lambda *folders: {"commit": "old"})
+    run(make_experiment([], budgets=smaller), "smoke", tmp_path)
+    monkeypatch.setattr("papers.runner.provenance", lambda *folders: {"commit": "new"})
+    run(make_experiment([]), "smoke", tmp_path)
+    stored = json.loads((tmp_path / "toy-smoke.json").read_text())
+    assert [cell["commit"] for cell in stored["cells"]] == ["old"] * 2 + ["new"] * 6
+    assert stored["provenance"] == {"commit": "new"}
+
+
+def test_runs_that_name_no_commit_have_that_of_their_file(tmp_path):
+    run(make_experiment([]), "smoke", tmp_path)
+    path = tmp_path / "toy-smoke.json"
+    stored = json.loads(path.read_text())
+    for cell in stored["cells"]:
+        del cell["commit"]
+    path.write_text(json.dumps(stored | {"provenance": {"commit": "old"}}))
+    assert {cell.commit for cell in run(make_experiment([]), "smoke", tmp_path).cells} == {"old"}
+
+
 def test_stored_runs_are_judged_again_and_stay_as_they_are(tmp_path):
     assert judge_stored(make_experiment([]), "smoke", tmp_path) is None
     run(make_experiment([]), "smoke", tmp_path)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from works_table import STATES, is_meant, item_state, read_work, states_table, works_table
+from works_table import STATES, commit_of, is_meant, item_state, read_work, states_table, works_table
 
 from papers import EXPERIMENTS
 
@@ -82,6 +82,12 @@ def test_only_claims_that_are_meant_count_and_changes_that_were_not_committed_ar
     assert found.source == "`toy`, small, commit abcdef0, with changes that were not committed"
 
 
+def test_all_commits_of_stored_runs_are_told():
+    cells = [{"commit": "aaaaaaaaaa"}, {"commit": "bbbbbbbbbb"}, {"commit": "aaaaaaaaaa"}]
+    told = commit_of({"provenance": {"commit": "bbbbbbbbbb"}, "cells": cells})
+    assert told == "commits aaaaaaa and bbbbbbb"
+
+
 def test_items_without_runs_are_tested_absent_or_open(tmp_path):
     assert item_state({"tests": ["a.py::test_x"]}, tmp_path).state == "reproduced"
     assert item_state({"absent": "NORB"}, tmp_path).state == "not reproducible here"
@@ -101,8 +107,24 @@ def test_tables_count_every_item_once(tmp_path):
     table = works_table(tmp_path / "toy.toml", tmp_path)
     assert "| P | a \\| b | **not reproducible here** |" in table
     assert table.endswith("Of 2 items: 1 not run yet, 1 not reproducible here.")
-    assert states_table(tmp_path, tmp_path).endswith("| W | 2 | 0 | 0 | 0 | 0 | 1 | 0 | 1 |")
+    assert "| W | 2 | 0 | 0 | 0 | 0 | 1 | 0 | 1 |" in states_table(tmp_path, tmp_path).splitlines()
     assert len(STATES) == 7
+
+
+def test_the_shares_are_of_items_that_can_be_judged_and_of_claims_that_were_run(tmp_path):
+    stored(tmp_path, ["met", "met", "met", "not met", "undecided", "not testable"])
+    evidence = (
+        '[[item]]\nplace = "P"\nsays = "a"\nevidence = [{{ experiment = "toy", claims = ["claim {}"] }}]\n'
+    )
+    items = [evidence.format(place) for place in range(6)]
+    (tmp_path / "toy.toml").write_text(
+        'work = "W"\n' + "".join(items) + '[[item]]\nplace = "Q"\nsays = "b"\nabsent = "D"\n'
+    )
+    assert states_table(tmp_path, tmp_path).splitlines()[-1] == (
+        "Of 6 items that can be judged with the data that are here, 5 were run or tested, and 3 (50%) are "
+        "reproduced; another 0 in part. Of 5 claims about them that were run, 3 (60%) are met, 1 are not met "
+        "and 1 undecided; 1 were not run."
+    )
 
 
 def test_stored_verdicts_are_those_of_the_declared_claims():

@@ -102,24 +102,28 @@ def code_digest() -> str:
     return content.hexdigest()
 
 
-def provenance() -> dict[str, Any]:
-    """Returns when, where and by which code something was computed."""
+def provenance(*folders: Path) -> dict[str, Any]:
+    """Returns when, where and by which code something was computed: the library and further folders."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "code": code_digest(),
-        "commit": commit(),
+        "commit": commit(*folders),
     }
 
 
-def commit() -> str | None:
-    """Returns the commit of the source, with a plus if files were changed since; None outside of git."""
-    last = _git("log", "-1", "--format=%H", "--", ".")
+def commit(*folders: Path) -> str | None:
+    """Returns the last commit of the library and of further folders of its repository.
+
+    It ends with a plus if files were changed since, and is None outside of git.
+    """
+    places = [".", *map(str, folders)]
+    last = _git("log", "-1", "--format=%H", "--", *places)
     if not last:
         return None
-    return last + ("+" if _git("status", "--porcelain", "--", ".") else "")
+    return last + ("+" if _git("status", "--porcelain", "--", *places) else "")
 
 
 def _git(*arguments: str) -> str:
