@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import shutil
 import socket
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,9 +20,17 @@ def raise_loopback():
         fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sh14x", b"lo", flags | UP))
 
 
+def reach_others():
+    """Gives this network an address that other machines could reach, which Ray prefers to the loopback."""
+    for command in ("addr add 10.9.8.7/24 dev lo", "route add default via 10.9.8.1 dev lo"):
+        subprocess.run(["ip", *command.split()], check=True, timeout=10)
+
+
 def main():
     """Runs a function of `killing` over units and prints how it ended."""
     raise_loopback()
+    if shutil.which("ip") is not None:
+        reach_others()
     here = str(Path(__file__).parent)
     sys.path.insert(0, here)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,5 +1,6 @@
 """Functions that workers of the tests of engines run; a module, so that other processes can import it."""
 
+import ipaddress
 import os
 import signal
 from pathlib import Path
@@ -43,6 +44,19 @@ def die_after(job, unit):
     done = run_unit(job, unit)
     _die_once(job, unit, "after")
     return done
+
+
+def note_listeners(job, unit):
+    """Answers a unit, and notes the addresses on which anything in this network accepts connections."""
+    with open(f"{job.folder.path}.listening", "a", encoding="utf-8") as file:
+        for name in ("tcp", "tcp6"):
+            for line in Path("/proc/self/net", name).read_text(encoding="utf-8").splitlines()[1:]:
+                _, local, _, state, *_ = line.split()
+                if state == "0A":
+                    raw = bytes.fromhex(local.partition(":")[0])
+                    words = [raw[start : start + 4][::-1] for start in range(0, len(raw), 4)]
+                    print(ipaddress.ip_address(b"".join(words)), file=file)
+    return run_unit(job, unit)
 
 
 def always_die(job, unit):

@@ -1,7 +1,9 @@
 """Every engine writes the same bits, also if workers are killed, and the driver may be killed and resumed."""
 
+import ipaddress
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,7 +177,7 @@ def _manifest(out):
 
 
 class IsolatedRay:
-    """Runs `cluster.py`, which imputes by Ray, in a network of its own: Ray listens on all addresses."""
+    """Runs `cluster.py`, which imputes by Ray, in a network of its own, in which nobody else listens."""
 
     def impute(self, function, source, model, out):
         pytest.importorskip("ray", reason="Ray is not installed: pip install 'halfseen[ray]'")
@@ -183,7 +185,7 @@ class IsolatedRay:
             (one for one in (["unshare", "-n"], ["unshare", "-rn"]) if _succeeds([*one, "true"])), None
         )
         if isolated is None:
-            pytest.skip("Ray listens on all addresses, and no network namespace can be made (unshare -n)")
+            pytest.skip("no network namespace can be made (unshare -n)")
         command = [
             *isolated,
             sys.executable,
@@ -227,6 +229,17 @@ def cluster(request, monkeypatch, importable):
 def test_a_cluster_writes_the_same_bits_as_one_process(expected, tmp_path, cluster):
     assert cluster("run_unit", expected / "in", expected / "model", tmp_path / "out") == "done"
     assert content(tmp_path / "out") == content(expected / "out")
+
+
+def test_ray_that_is_started_here_listens_on_the_loopback_address_only(expected, tmp_path):
+    if shutil.which("ip") is None:
+        pytest.skip("the command ip, which gives a network a further address, is not installed")
+    out = tmp_path / "out"
+    assert IsolatedRay().impute("note_listeners", expected / "in", expected / "model", out) == "done"
+    found = [ipaddress.ip_address(line) for line in Path(f"{out}.listening").read_text().split()]
+    assert len(found) > 5
+    for address in found:
+        assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, address
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,6 +12,7 @@ from halfseen._machine import count_processors
 from halfseen.distributed.local import RETRIES, LocalEngine, WorkersLostError
 
 ENGINES = ("local", "ray", "dask")
+LOOPBACK = "127.0.0.1"
 
 
 class Engine(Protocol):
@@ -113,8 +114,10 @@ class RayEngine:
         """Yields each unit with its result, in the order in which they are finished; see `Engine`."""
         ray = import_extra("ray", "ray")
         begun = not ray.is_initialized()
-        if begun:
-            ray.init(**self._place(n_workers), log_to_driver=False)
+        if begun and self.address is not None:
+            ray.init(address=self.address, log_to_driver=False)
+        elif begun:
+            start_on_loopback(ray, n_workers)
         try:
             shared = ray.put(job)
             task = ray.remote(num_cpus=1, max_retries=RETRIES)(function)
@@ -131,12 +134,6 @@ class RayEngine:
             if begun:
                 ray.shutdown()
 
-    def _place(self, n_workers: int | None) -> dict[str, Any]:
-        """Returns where Ray runs: in a cluster, or in one that is started on this machine."""
-        if self.address is not None:
-            return {"address": self.address}
-        return {"num_cpus": n_workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-
     def _result(self, ray: Any, reference: Any) -> Any:
         try:
             return ray.get(reference)
@@ -144,6 +141,31 @@ class RayEngine:
             raise (error.cause if isinstance(error.cause, Exception) else error) from None
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
             raise WorkersLostError(f"a worker of Ray was lost again and again: {error}") from error
+
+
+def start_on_loopback(ray: Any, n_workers: int | None) -> None:
+    """Starts Ray on this machine so that it listens on the loopback address only.
+
+    On Linux, Ray replaces a loopback address by one that other machines can reach, and listens on all. On
+    Windows and macOS it does not, as long as clusters are not enabled; here it starts in the same way.
+    """
+    constants = import_module("ray._private.ray_constants")
+    usual = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(
+            address="local", num_cpus=n_workers, include_dashboard=False, log_to_driver=False,
+            _node_ip_address=LOOPBACK,
+        )  # fmt: skip
+    finally:
+        constants.ENABLE_RAY_CLUSTER = usual
+    found = [node["NodeManagerAddress"] for node in ray.nodes()]
+    if found != [LOOPBACK]:
+        ray.shutdown()
+        raise RuntimeError(
+            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: start a cluster "
+            "and pass its address, or use engine='local'"
+        )
 
 
 def hold(job: Any) -> Any:
@@ -174,7 +196,7 @@ class DaskEngine:
         where: Any = self.address
         if where is None:
             cluster = dask.LocalCluster(
-                n_workers=n_workers or count_processors(), threads_per_worker=1, host="127.0.0.1",
+                n_workers=n_workers or count_processors(), threads_per_worker=1, host=LOOPBACK,
                 dashboard_address=None, worker_dashboard_address=None,
             )  # fmt: skip
             where = cluster
