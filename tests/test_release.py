@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -55,8 +56,30 @@ def test_older_versions_stay_below_a_new_one(release, folder):
 
 def test_every_dependency_of_users_has_a_lower_bound(release):
     pins = release.lower_bounds(ROOT)
-    assert {pin.split("==")[0] for pin in pins} >= {"numpy", "scikit-learn", "pyarrow", "jinja2"}
-    assert not any(pin.startswith("torch==") for pin in pins)
+    named = [pin.split("==")[0] for pin in pins]
+    assert len(named) == len(set(named))
+    assert set(named) >= {
+        "numpy",
+        "scikit-learn",
+        "pyarrow",
+        "jinja2",
+        "ray",
+        "distributed",
+        "pandas",
+        "polars",
+    }
+    assert "torch" not in named
+
+
+def test_each_extra_of_users_is_tried_alone_and_with_the_oldest_dependencies(release):
+    tried = release.environments(["3.11", "3.12"])
+    first = [one for one in tried if one.python == "3.11"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    of_users = set(extras) - {"serve", "bench", "peers", "test", "check", "docs", "dev"}  # for development
+    assert {one.extras[0] for one in first if len(one.extras) == 1} == of_users
+    assert {name for one in first if one.oldest for name in one.extras} == of_users
+    assert {(), ("cli", "report")} == {one.extras for one in tried if one.python == "3.12"}
+    assert str(first[-1]) == "Python 3.11, extras dask, oldest dependencies"
 
 
 @pytest.mark.parametrize(

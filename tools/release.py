@@ -30,7 +30,9 @@ NEEDED = (  # files that the package reads when it runs, or that its terms ask f
     "halfseen/report/templates/report.html.jinja",
 )
 FORBIDDEN = ("papers/", "tests/", "benchmarks/", "docs/", "conftest.py", "results/")
-USER_EXTRAS = ("cli", "report")  # those that users install; the others are for development
+COMMAND = ("cli", "report")  # the extras that most users install
+ENGINES = ("ray", "dask")  # extras for tables on several computers; the remaining extras are for development
+FRAMES = ("pandas", "polars")  # read and returned where users have them; their bounds are in the extra test
 
 
 class ReleaseError(Exception):
@@ -44,11 +46,13 @@ class Environment:
     python: str
     extras: tuple[str, ...]
     oldest: bool
+    frames: bool = False  # whether the libraries of frames are installed too
 
     def __str__(self):
         """Returns the environment in words."""
         extras = f"extras {', '.join(self.extras)}" if self.extras else "no extras"
-        return f"Python {self.python}, {extras}, {'oldest' if self.oldest else 'newest'} dependencies"
+        frames = f" with {' and '.join(FRAMES)}" if self.frames else ""
+        return f"Python {self.python}, {extras}{frames}, {'oldest' if self.oldest else 'newest'} dependencies"
 
 
 def gather_changes(folder, version, date):
@@ -135,12 +139,11 @@ def lower_bounds(folder):
     torch is not among them: see `environments`.
     """
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [
-        *project["dependencies"],
-        *(one for e in USER_EXTRAS for one in project["optional-dependencies"][e]),
-    ]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in (*COMMAND, *ENGINES) for one in extras[name])]
+    wanted += [one for one in extras["test"] if one.startswith(FRAMES)]
     pins = []
-    for requirement in wanted:
+    for requirement in dict.fromkeys(wanted):
         found = re.match(r"([\w-]+)>=([\w.]+)", requirement)
         if found is None:
             raise ReleaseError(f"pyproject.toml: {requirement!r} has no lower bound.")
@@ -161,16 +164,19 @@ def find_python(version):
 
 
 def environments(pythons):
-    """Returns what is tried: every combination for the first Python, two for each other one.
+    """Returns what is tried: no extras, each alone and all for the first Python; two for each other one.
 
     torch has the one version of constraints.txt in all of them, because other versions may bring several
     gigabytes of CUDA libraries; docs/support.md says so.
     """
     first, *others = pythons
     tried = [Environment(first, (), oldest) for oldest in (False, True)]
-    tried += [Environment(first, (extra,), False) for extra in USER_EXTRAS]
-    tried += [Environment(first, USER_EXTRAS, oldest) for oldest in (False, True)]
-    return tried + [Environment(python, extras, False) for python in others for extras in ((), USER_EXTRAS)]
+    tried += [Environment(first, (extra,), False) for extra in COMMAND]
+    tried += [Environment(first, COMMAND, oldest, frames=True) for oldest in (False, True)]
+    tried += [Environment(first, (extra,), oldest) for extra in ENGINES for oldest in (False, True)]
+    for python in others:
+        tried += [Environment(python, (), False), Environment(python, COMMAND, False, frames=True)]
+    return tried
 
 
 def try_environment(environment, wheel, folder):
@@ -194,6 +200,7 @@ def try_environment(environment, wheel, folder):
             "-c",
             pins,
             f"{wheel}{extras}",
+            *(FRAMES if environment.frames else ()),
             env=clean,
         )
         smoke = [folder / "tools" / "smoke.py", "--extras", ",".join(environment.extras)]

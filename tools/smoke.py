@@ -88,6 +88,23 @@ def check_command(folder, report):
     assert not report or (folder / "report.html").stat().st_size > 1000
 
 
+def check_engine(folder, engine):
+    """Imputes a table in a file by a worker of Ray or Dask, as the model does in memory."""
+    import pyarrow
+    import pyarrow.parquet
+
+    values, _ = make_table()
+    table = pyarrow.table(
+        {name: pyarrow.array(column, from_pandas=True) for name, column in zip("abc", values.T, strict=True)}
+    )
+    pyarrow.parquet.write_table(table, folder / "table.parquet")
+    imputer = halfseen.GaussianImputer(random_state=0).fit(table)
+    rows = halfseen.scan(str(folder / "table.parquet"))
+    written = halfseen.distributed.impute(rows, imputer, folder / engine, engine=engine, n_workers=1)
+    (completed,) = [pyarrow.parquet.read_table(path) for path in written.files]
+    assert completed.equals(imputer.transform(table)), engine
+
+
 def check_absent(folder):
     """Without its extra, the command ends with one line that says what to install."""
     run = subprocess.run([sys.executable, "-m", "halfseen", "--help"], capture_output=True, text=True)
@@ -108,6 +125,8 @@ def main():
         check_imputers(folder)
         check_predictors()
         check_frames()
+        for engine in sorted(extras & {"dask", "ray"}):
+            check_engine(folder, engine)
         if "cli" in extras:
             check_command(folder, "report" in extras)
         else:
