@@ -163,8 +163,8 @@ def start_on_loopback(ray: Any, n_workers: int | None) -> None:
     if found != [LOOPBACK]:
         ray.shutdown()
         raise RuntimeError(
-            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: start a cluster "
-            "and pass its address, or use engine='local'"
+            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: start a "
+            "cluster and pass its address, or use engine='local'"
         )
 
 
