@@ -73,7 +73,8 @@ def make_task(setting: Setting, seed: int) -> Task:
     place = [list(MEANS).index(setting["shape"]), MECHANISMS.index(setting["mechanism"])]
     generator = np.random.default_rng([seed, *place])  # so that settings do not share their luck
     covariance = CORRELATION + (1 - CORRELATION) * np.eye(4)
-    scores = generator.multivariate_normal(np.zeros(4), covariance, size=N_ROWS)
+    # This covariance has no unique singular vectors, so machines would differ; its Cholesky factor is one.
+    scores = generator.multivariate_normal(np.zeros(4), covariance, size=N_ROWS, method="cholesky")
     complete = scores.copy()
     complete[:, 0] = shape(setting["shape"], stats.norm.cdf(scores[:, 0]))
     chance = np.full(N_ROWS, RATE)

@@ -141,8 +141,9 @@ def test_the_weighted_partial_likelihood_has_its_derivatives_and_separation_is_a
     np.testing.assert_allclose(slope, approx_fprime(at, value, 1e-7), rtol=1e-4, atol=1e-4)
     numeric = [(_partial_likelihood(at - e, x, *given, weights)[1] - slope) / 1e-6 for e in 1e-6 * np.eye(2)]
     np.testing.assert_allclose(information, np.array(numeric), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match="linear combination of the others"):
-        fit_weighted_cox(x[:, [0, 0]], *given, weights)
+    for covariates in (x[:, [0, 0]], np.column_stack([x, x @ [3, 1e-3]]), 0 * x[:, [0]]):
+        with pytest.raises(ValueError, match="linear combination of the others"):
+            fit_weighted_cox(covariates, *given, weights)
     with pytest.raises(ValueError, match="did not converge"):
         fit_weighted_cox(given[1][:, None], np.where(given[1] > 0, 1.0, 2.0), given[1], weights)
 

@@ -10,6 +10,9 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 _MOST_STEPS = 50  # of Newton's method; fewer than ten are usual
 _CLOSE = 1e-10  # relative change of coefficients at which it ends
+_SINGULAR = (
+    1e-13  # smallest eigenvalue per coefficient of a correlation matrix; guessed: 500 times the precision
+)
 _OUTCOME = re.compile(r"\s*Surv\(([^,]+)(?:,([^,]+))?\)\s*")
 
 
@@ -115,11 +118,12 @@ def fit_weighted_cox(x: Floats, time: Floats, event: Floats, weights: Floats) ->
     """
     beta = np.zeros(x.shape[1])
     value, slope, information, _ = _partial_likelihood(beta, x, time, event, weights)
+    if _is_singular(information):
+        raise ValueError("A covariate of the Cox model is a linear combination of the others.")
     for _ in range(_MOST_STEPS):
-        try:
-            step = np.linalg.solve(information, slope)
-        except np.linalg.LinAlgError:
-            raise ValueError("A covariate of the Cox model is a linear combination of the others.") from None
+        if _is_singular(information):
+            break  # the coefficients run away, and the hazards of all rows but few become zero
+        step = np.linalg.solve(information, slope)
         now = _partial_likelihood(beta + step, x, time, event, weights)
         while not now[0] >= value - _CLOSE * abs(value) and np.abs(step).max() > _CLOSE:
             step = step / 2
@@ -129,6 +133,14 @@ def fit_weighted_cox(x: Floats, time: Floats, event: Floats, weights: Floats) ->
             residuals = _partial_likelihood(beta, x, time, event, weights)[3]
             return CoxFit(beta, information, residuals)
     raise ValueError("The Cox model did not converge: a covariate may separate events from censored rows.")
+
+
+def _is_singular(information: Floats) -> bool:
+    """Returns whether the information (K, K), scaled to a unit diagonal, is singular up to rounding."""
+    scale = np.sqrt(np.diag(information))
+    if not scale.min() > 0:
+        return True
+    return bool(np.linalg.eigvalsh(information / np.outer(scale, scale))[0] < len(scale) * _SINGULAR)
 
 
 def _partial_likelihood(
