@@ -149,7 +149,7 @@ def start_on_loopback(ray: Any, n_workers: int | None) -> None:
     On Linux, Ray replaces a loopback address by one that other machines can reach, and listens on all. On
     Windows and macOS it does not, as long as clusters are not enabled; here it starts in the same way.
     """
-    constants = import_module("ray._private.ray_constants")
+    constants: Any = import_module("ray._private.ray_constants")
     usual = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
     try:
