@@ -39,6 +39,19 @@ def reproduce(
         bool,
         typer.Option("--fresh", help="Run everything again, instead of only what failed or is not stored."),
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="TEXT",
+            help="Run only models and settings that contain this text, as in 'default on rows = 300'; may be "
+            "repeated.",
+        ),
+    ] = None,
+    status: Annotated[
+        bool,
+        typer.Option("--status", help="Run nothing: list which runs are stored, and of which commits."),
+    ] = False,
     judge: Annotated[
         bool,
         typer.Option(
@@ -54,7 +67,10 @@ def reproduce(
     if judge:
         command.judge(name, scale.value, output)
         return
-    n_failed = command.reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
+    if status:
+        command.show_status(name, scale.value, output)
+        return
+    n_failed = command.reproduce(name, scale.value, output, fresh, tuple(only or ()), Reporter(quiet=quiet))
     if n_failed:
         print_error(f"{n_failed} runs failed; the same command repeats only these runs")
         raise typer.Exit(1)

@@ -1,6 +1,8 @@
 """The steps of ``python -m papers``: run an experiment, print its numbers beside the paper's."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -11,15 +13,18 @@ from halfseen.cli.progress import Reporter, Step
 from halfseen.errors import TableError
 from halfseen.report.figures import to_svg
 from papers import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, judge_stored, run
-from papers.claims import Published, show_setting
+from papers.claims import Published
 from papers.figures.latent import FIGURES
 from papers.figures.overview import plot_experiment
+from papers.runner import describe_run, stored_runs
 
 _STYLES = {"met": "green", "not met": "red", "undecided": "yellow", "not testable": "dim"}
 _WIDTH = 120  # of a table that goes into a file
 
 
-def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: Reporter) -> int:
+def reproduce(
+    name: str | None, scale: str, output: str, fresh: bool, only: Sequence[str], reporter: Reporter
+) -> int:
     """Run an experiment and print its numbers, or list the experiments; return how many runs failed."""
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -27,8 +32,9 @@ def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: 
     if name is None:
         console.print(_listing())
         return 0
-    results = _run(_experiment(name), scale, output, fresh, reporter)
-    console.print(results_table(results))
+    results = _run(_experiment(name), scale, output, fresh, only, reporter)
+    if results.cells:
+        console.print(results_table(results))
     console.print(_verdicts(results))
     return sum(cell.failed for cell in results.cells)
 
@@ -47,25 +53,60 @@ def judge(name: str | None, scale: str, output: str) -> None:
             console.print(_verdicts(results))
 
 
+def show_status(name: str | None, scale: str, output: str) -> None:
+    """Print how many runs of an experiment, or of all, are stored for each setting, and of which commits."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    for experiment in EXPERIMENTS.values() if name is None else [_experiment(name)]:
+        planned, stored = experiment.cells(scale), stored_runs(experiment, scale, output)
+        done = sum(not cell.failed for cell in stored)
+        console.print(
+            Text(f"{experiment.name} at scale {scale}: {done} of {len(planned)} runs", style="bold")
+        )
+        if stored or name is not None:
+            console.print(_status_table(planned, stored))
+
+
+def _status_table(planned: Sequence[Cell], stored: Sequence[Cell]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("model and setting", "stored", "failed", "seconds", "commits"):
+        table.add_column(heading, overflow="fold", justify="right" if heading == "seconds" else "left")
+    groups: dict[str, list[Cell]] = {describe_run(cell): [] for cell in planned}
+    for cell in stored:
+        groups.get(describe_run(cell), []).append(cell)
+    counts = Counter(map(describe_run, planned))
+    for told, cells in groups.items():
+        failed = sum(cell.failed for cell in cells)
+        seconds = f"{sum(cell.seconds for cell in cells):.0f}" if cells else ""
+        commits = ", ".join(dict.fromkeys(cell.commit[:7] for cell in cells if cell.commit))
+        table.add_row(
+            *map(Text, (told, f"{len(cells)} of {counts[told]}", str(failed or ""), seconds, commits))
+        )
+    return table
+
+
 def _experiment(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         raise TableError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
 
 
-def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter: Reporter) -> Results:
+def _run(
+    experiment: Experiment, scale: str, output: str, fresh: bool, only: Sequence[str], reporter: Reporter
+) -> Results:
     """Runs what is not stored yet, saying how far it is."""
     reporter.show("question", experiment.question)
 
     def report(cell: Cell, number: int, total: int) -> None:
         move(Step(number, total))
         ending = f"failed: {cell.error}" if cell.failed else f"in {cell.seconds:.1f} s"
-        where = f"{cell.model} on {show_setting(cell.setting)}, seed {cell.seed}"
+        where = f"{describe_run(cell)}, seed {cell.seed}"
         reporter.show(f"{number}/{total}", f"{where}, {ending}", "bold red" if cell.failed else "bold")
 
     with reporter.noting_warnings(), reporter.progress("running", experiment.name, "run") as move:
         try:
-            results = run(experiment, scale, output, fresh=fresh, callback=report)
+            results = run(experiment, scale, output, fresh=fresh, only=only, callback=report)
         except ValueError as error:
             raise TableError(str(error)) from error
     if results.n_reused:

@@ -101,6 +101,7 @@ def run(
     output: str | os.PathLike[str] = "results",
     *,
     fresh: bool = False,
+    only: Sequence[str] = (),
     callback: Callable[[Cell, int, int], None] | None = None,
 ) -> Results:
     """Runs an experiment and returns its results.
@@ -120,6 +121,9 @@ def run(
         The folder of the result file; it is created if it does not exist.
     fresh : bool, default=False
         Whether to forget stored runs, for instance because the code has changed.
+    only : sequence of str, default=()
+        Texts of which one must occur in the model or setting of a run, as in ``default on rows = 300``; other
+        runs are not started, and stay if they are stored. By default all runs are meant.
     callback : callable, optional
         Called after each run with the run, its number (from 1) and how many there are.
 
@@ -131,16 +135,17 @@ def run(
     planned = experiment.cells(scale)
     folder = Path(output)
     path = folder / f"{experiment.name}-{scale}.json"
-    stored = {} if fresh else _read(path, experiment)
-    done = {key: stored[key] for key in map(_key, planned) if key in stored}
+    meant = {_key(cell) for cell in planned if not only or any(text in describe_run(cell) for text in only)}
+    again = meant if fresh else frozenset()
+    stored = {
+        _key(cell): cell for cell in _read(path, experiment) if not (cell.failed and _key(cell) in meant)
+    }
+    done = {key: stored[key] for key in map(_key, planned) if key in stored and key not in again}
     n_reused = len(done)
-    missing = [cell for cell in planned if _key(cell) not in done]
+    missing = [cell for cell in planned if _key(cell) in meant and _key(cell) not in done]
     # Without a new run only the verdicts are computed again: the results are still those of the old commit.
-    origin = (
-        provenance(EXPERIMENTS_FOLDER)
-        if missing
-        else json.loads(path.read_text(encoding="utf-8"))["provenance"]
-    )
+    old = not missing and path.exists()
+    origin = json.loads(path.read_text("utf-8"))["provenance"] if old else provenance(EXPERIMENTS_FOLDER)
 
     def results() -> Results:
         ordered = [done[key] for key in map(_key, planned) if key in done]
@@ -158,6 +163,16 @@ def run(
     return results()
 
 
+def describe_run(cell: Cell) -> str:
+    """Returns the model and the setting of a run as one line."""
+    return f"{cell.model} on {show_setting(cell.setting)}"
+
+
+def stored_runs(experiment: Experiment, scale: str, output: str | os.PathLike[str] = "results") -> list[Cell]:
+    """Returns the stored runs of an experiment without their arrays, also those that failed."""
+    return _read_cells(Path(output) / f"{experiment.name}-{scale}.json", experiment)
+
+
 def judge_stored(
     experiment: Experiment, scale: str, output: str | os.PathLike[str] = "results"
 ) -> Results | None:
@@ -167,7 +182,7 @@ def judge_stored(
     they are, also those that are no longer planned. Returns None if nothing is stored.
     """
     path = Path(output) / f"{experiment.name}-{scale}.json"
-    stored = _read_cells(path, experiment)
+    stored = stored_runs(experiment, scale, output)
     if not stored:
         return None
     origin = json.loads(path.read_text(encoding="utf-8"))["provenance"]
@@ -176,11 +191,11 @@ def judge_stored(
     return results
 
 
-def _read(path: Path, experiment: Experiment) -> dict[str, Cell]:
-    """Returns the runs of a result file that belong to this version of the experiment and did not fail."""
+def _read(path: Path, experiment: Experiment) -> list[Cell]:
+    """Returns the runs of a result file that belong to this version of the experiment, with their arrays."""
     cells = _read_cells(path, experiment)
     arrays = _read_arrays(path.with_suffix(".npz")) if cells else {}
-    return {_key(cell): replace(cell, arrays=arrays.get(_key(cell), {})) for cell in cells if not cell.failed}
+    return [replace(cell, arrays=arrays.get(_key(cell), {})) for cell in cells]
 
 
 def _read_cells(path: Path, experiment: Experiment) -> list[Cell]:

@@ -24,16 +24,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import patsy
 import statsmodels.formula.api as smf
+from scipy.optimize import minimize_scalar
+from scipy.stats import t as student_t
 
 from halfseen.auto.imputer import AutoImputer
 from halfseen.errors import HalfseenWarning
 from halfseen.gaussian.imputer import GaussianImputer
-from halfseen.pooling import Pooled, pool
+from halfseen.pooling import pool
+from halfseen.pooling.analysis import Analysis
 from halfseen.pooling.multiple import multiple_imputation
 from halfseen.pooling.survival import build_cox, fit_cox, read_survival
 from papers.claims import Covers, Published, Setting, Unbiased
-from papers.library.inference_tables import DESIGNS, Design, Simulated, simulate
+from papers.library.inference_tables import DESIGNS, INTRACLASS, Design, Simulated, simulate
 from papers.spec import Budget, Experiment
 
 Floats = npt.NDArray[np.float64]
@@ -64,6 +68,8 @@ def make_task(setting: Setting, block: int) -> Task:
 
 def fit_complete(design: Design, complete: pd.DataFrame) -> pd.DataFrame:
     """Returns estimates and the ends of intervals by coefficient, if nothing is missing."""
+    if design.model == "random intercepts":
+        return _fit_complete_groups(design, complete)
     survival = read_survival(design.formula)
     if survival is not None:
         fitted = fit_cox(build_cox(survival, complete))
@@ -72,6 +78,64 @@ def fit_complete(design: Design, complete: pd.DataFrame) -> pd.DataFrame:
     low, high = np.asarray(fitted.conf_int(1 - LEVEL)).T
     found = {"estimate": np.asarray(fitted.params), "error": np.asarray(fitted.bse), "low": low, "high": high}
     return pd.DataFrame(found, index=list(fitted.model.exog_names)).loc[list(design.truth)]
+
+
+def _fit_complete_groups(design: Design, complete: pd.DataFrame) -> pd.DataFrame:
+    found = fit_random_intercepts(design.formula, design.options["groups"], complete)
+    assert found.names is not None
+    error = np.sqrt(found.covariance)
+    half = float(student_t.ppf((1 + LEVEL) / 2, found.df_complete)) * error
+    columns = {"estimate": found.estimate, "low": found.estimate - half, "high": found.estimate + half}
+    mapped = {
+        name: _as_correlations(values, found.names, complete, design.options["groups"])
+        for name, values in columns.items()
+    }
+    # The error of a correlation is on its scale by the delta method, from half of its interval.
+    mapped["error"] = (mapped["high"] - mapped["low"]) / 2 * error / half
+    return pd.DataFrame(mapped, index=list(found.names)).loc[list(design.truth)]
+
+
+def fit_random_intercepts(formula: str, group: str, table: pd.DataFrame) -> Analysis:
+    r"""Fits a regression with random intercepts of groups of one size by restricted maximum likelihood.
+
+    The last estimate is the logarithm of :math:`F = (1 + (k - 1) \rho) / (1 - \rho)` for groups of k rows,
+    with :math:`\rho` the intraclass correlation. Its variance for n groups, :math:`2 k / ((k - 1) (n - 2))`,
+    is four times that of Fisher's :math:`z = \frac{1}{2} \log F`.
+
+    References
+    ----------
+    Fisher (1925), Statistical Methods for Research Workers, chapter 7.
+    """
+    outcome, design = patsy.dmatrices(formula, table)
+    codes, _ = pd.factorize(table[group])
+    n_groups = int(codes.max()) + 1
+    size = len(codes) // n_groups
+    rows = np.column_stack([outcome, design])
+    means = np.zeros((n_groups, rows.shape[1]))
+    np.add.at(means, codes, rows / size)
+
+    def solve(log_f: float) -> tuple[float, Floats, Floats]:
+        """Returns -2 times the restricted log likelihood, coefficients and their covariance matrix."""
+        scaled = rows - (1 - np.exp(-log_f / 2)) * means[codes]
+        y, x = scaled[:, 0], scaled[:, 1:]
+        inverse = np.linalg.inv(x.T @ x)
+        beta = inverse @ (x.T @ y)
+        squares, df = float(((y - x @ beta) ** 2).sum()), x.shape[0] - x.shape[1]
+        value = df * np.log(squares) + n_groups * log_f - np.linalg.slogdet(inverse)[1]
+        return value, beta, inverse * squares / df
+
+    log_f = float(minimize_scalar(lambda one: solve(one)[0], bounds=(0, 10), method="bounded").x)
+    _, beta, covariance = solve(log_f)
+    spread = np.append(np.diag(covariance), 2 * size / ((size - 1) * (n_groups - 2)))
+    names = (*design.design_info.column_names, INTRACLASS)
+    return Analysis(names, np.append(beta, log_f), spread, len(rows) - n_groups - len(beta))
+
+
+def _as_correlations(values: Floats, names: Sequence[str], table: pd.DataFrame, group: str) -> Floats:
+    """Returns estimates or ends of intervals with an intraclass correlation in place of its log F."""
+    size = len(table) // table[group].nunique()
+    excess = np.expm1(values)
+    return np.where(np.array(names) == INTRACLASS, excess / (excess + size), values)
 
 
 def complete_widths(design: Design, complete: pd.DataFrame) -> Floats:
@@ -103,17 +167,28 @@ def score(draw: Callable[[Simulated, Design], Any], task: Task) -> dict[str, flo
         # That draws of the choice should not be pooled, or that the analysis has an interaction or a power.
         warnings.simplefilter("ignore", HalfseenWarning)
         for table in task.tables:
-            model = None if task.design.model == "cox" else task.design.model  # its formula says it
-            pooled = pool(task.design.formula, draw(table, task.design), model=model)
-            places = _places(pooled, task.design)
-            estimates.append(pooled.estimate[places])
-            ends.append(np.stack(pooled.interval(LEVEL))[:, places])
+            estimate, interval = analyse(task.design, draw(table, task.design))
+            estimates.append(estimate)
+            ends.append(interval)
     seconds = (time.process_time() - began) / len(task.tables)
     return summarise(task, np.stack(estimates), np.stack(ends)) | {SECONDS: seconds}
 
 
-def _places(pooled: Pooled, design: Design) -> list[int]:
-    return [pooled.names.index(name) for name in design.truth]
+def analyse(design: Design, tables: Any) -> tuple[Floats, Floats]:
+    """Returns pooled estimates of the reported coefficients, and both ends of their intervals."""
+    if design.model == "random intercepts":
+        group = design.options["groups"]
+        pooled = pool(lambda one: fit_random_intercepts(design.formula, group, one), tables)
+        found = [
+            _as_correlations(values, pooled.names, tables[0], group)
+            for values in (pooled.estimate, *pooled.interval(LEVEL))
+        ]
+    else:
+        model = None if design.model == "cox" else design.model  # its formula says it
+        pooled = pool(design.formula, tables, model=model)
+        found = [pooled.estimate, *pooled.interval(LEVEL)]
+    places = [pooled.names.index(name) for name in design.truth]
+    return found[0][places], np.stack(found[1:])[:, places]
 
 
 def summarise(task: Task, estimates: Floats, ends: Floats) -> dict[str, float]:
@@ -167,6 +242,8 @@ _SIZES: dict[str, tuple[int, ...]] = {
     "two levels": (300, 1_000, 4_000),
     "nine normal columns, MCAR": (30, 60),
     "nine normal columns, MAR": (30, 60),
+    "clusters, groups given": (400,),
+    "repeated measurements, groups given": (1_200,),
 }
 SIZES = {name: _SIZES.get(name, (300,)) for name in DESIGNS}
 """The numbers of rows of each design."""
@@ -196,7 +273,9 @@ _BETTER = {COVERAGE: "higher", BIAS: "lower", VARIANCE: "lower", WIDTH: "lower"}
 _COEFFICIENTS = dict.fromkeys(name for design in DESIGNS.values() for name in design.truth)
 _FIRST = next(iter(DESIGNS))
 _NORMAL = (_FIRST, "nine normal columns, MCAR", "nine normal columns, MAR", "collinear covariates")
-_NOT_NORMAL = [name for name in DESIGNS if name not in _NORMAL]  # where the default is not the joint Gaussian
+_GROUPED = [name for name, design in DESIGNS.items() if "groups" in design.options]
+# Where the default is not the joint Gaussian, which has no effects of groups.
+_NOT_NORMAL = [name for name in DESIGNS if name not in (*_NORMAL, *_GROUPED)]
 
 EXPERIMENT = Experiment(
     name="inference",
@@ -211,8 +290,10 @@ EXPERIMENT = Experiment(
         "smoke": _budget(1, 2, [DEFAULT, JOINT], [_FIRST, "three levels, strong"]),
         "small": _budget(4, BLOCK, [DEFAULT], _NOT_NORMAL)
         + _budget(2, BLOCK, [JOINT], _NOT_NORMAL)
-        + _budget(4, BLOCK, [DEFAULT], _NORMAL),
-        "paper": _budget(16, BLOCK, [DEFAULT, JOINT], list(DESIGNS)) + _budget(16, BLOCK, [CHOSEN], [_FIRST]),
+        + _budget(4, BLOCK, [DEFAULT], [*_NORMAL, *_GROUPED]),
+        "paper": _budget(16, BLOCK, [DEFAULT], list(DESIGNS))
+        + _budget(4, BLOCK, [JOINT], _NOT_NORMAL)
+        + _budget(4, BLOCK, [CHOSEN], [_FIRST]),
     },
     claims=_claims(),
     numbers=mice_number,

@@ -1,7 +1,8 @@
 """Tables for the experiment on pooled intervals: how each is drawn, what is missing, and its analysis.
 
 Each design has an outcome y and covariates that are related to it by a known regression. Values of covariates
-are missing at random: with a probability that depends on the outcome, or on nothing.
+are missing at random: with a probability that depends on the outcome, or on nothing. In tables of clusters
+and of repeated measurements the outcome itself is missing, and rows of a group share a random intercept.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,18 +23,53 @@ Generator = np.random.Generator
 N_NORMAL = 8  # covariates of the tables with nine normal columns
 COLLINEAR = 0.95  # the correlation of the collinear covariates
 ZEROS = 0.4  # the share of zeros of the semi-continuous covariate
+IN_CLUSTER, WAVES = 10, 4  # rows of a cluster, and of a person
+CORRELATION = 0.4  # the intraclass correlation of the outcome within clusters and within people
+INTRACLASS = "intraclass correlation"
 
 
 @dataclass(frozen=True)
 class Missing:
     """Which columns have missing values, how many, and how strongly that depends on the outcome.
 
-    The logarithm of the odds that a value is missing rises by `slope` for each standard deviation of y.
+    The logarithm of the odds that a value is missing rises by `slope` for each standard deviation of y, or of
+    another column that is not missing.
     """
 
     columns: tuple[str, ...]
     slope: float
     share: float
+    through: str = "y"
+
+    def hide(self, generator: Generator, complete: pd.DataFrame) -> pd.DataFrame:
+        """Returns the table with missing values."""
+        known, shown = complete[self.through].to_numpy(np.float64), complete.copy()
+        for column in self.columns:
+            hidden = generator.random(len(known)) < _chances(known, self)
+            shown[column] = complete[column].mask(hidden)
+        return shown
+
+
+@dataclass(frozen=True)
+class DropOut:
+    """People are not seen any more after a low value: y is missing in all later waves.
+
+    The logarithm of the odds to leave after a wave is `intercept` at the mean of y in that wave, and falls by
+    `slope` for each unit of y.
+    """
+
+    intercept: float = -1.5
+    slope: float = 1.5
+    columns: tuple[str, ...] = ("y",)
+
+    def hide(self, generator: Generator, complete: pd.DataFrame) -> pd.DataFrame:
+        """Returns the table with missing values."""
+        values = complete["y"].to_numpy(np.float64).reshape(-1, WAVES)
+        above = values - 0.5 * np.arange(WAVES)
+        leaves = generator.random(values.shape) < expit(self.intercept - self.slope * above)
+        gone = np.zeros(values.shape, bool)
+        gone[:, 1:] = np.logical_or.accumulate(leaves, axis=1)[:, :-1]
+        return complete.assign(y=complete["y"].mask(gone.ravel()))
 
 
 @dataclass(frozen=True)
@@ -44,25 +80,25 @@ class Design:
     ----------
     draw : callable
         From a generator and the number of rows to the complete table.
-    missing : Missing
+    missing : Missing or DropOut
         What is missing.
     formula : str
         The analysis, in the form of statsmodels.
     truth : mapping of str to float
         The true values of the coefficients that are reported, by the names of statsmodels.
-    model : {"ols", "poisson", "cox"}
-        The regression of the analysis.
+    model : {"ols", "poisson", "cox", "random intercepts"}
+        The regression of the analysis; random intercepts are those of the groups of `options`.
     coverage : tuple of float
         Between which shares the coverage is claimed to be.
     claimed : bool
         Whether the default is claimed to be valid for this analysis.
     options : mapping
         Further arguments of `multiple_imputation` for the default: the analysis, if it has interactions or
-        powers that are to be preserved.
+        powers that are to be preserved, and the groups of rows.
     """
 
     draw: Callable[[Generator, int], pd.DataFrame]
-    missing: Missing
+    missing: Missing | DropOut
     formula: str
     truth: Mapping[str, float]
     model: str = "ols"
@@ -86,12 +122,7 @@ def simulate(setting: Setting, repetition: int) -> Simulated:
     place = list(DESIGNS).index(setting["table"])
     generator = np.random.default_rng([repetition, place, setting["rows"]])
     complete = design.draw(generator, setting["rows"])
-    outcome = complete["y"].to_numpy(np.float64)
-    shown = complete.copy()
-    for column in design.missing.columns:
-        hidden = generator.random(len(outcome)) < _chances(outcome, design.missing)
-        shown[column] = complete[column].mask(hidden)
-    return Simulated(complete, shown, repetition)
+    return Simulated(complete, design.missing.hide(generator, complete), repetition)
 
 
 def _chances(outcome: Floats, missing: Missing) -> Floats:
@@ -184,6 +215,30 @@ def _survival(generator: Generator, n_rows: int) -> pd.DataFrame:
     return table.assign(y=np.minimum(event, censored), died=(event <= censored).astype(np.int64))
 
 
+def _clusters(generator: Generator, n_rows: int) -> pd.DataFrame:
+    """Pupils of schools with numeric codes, whose y, given x, has an intraclass correlation."""
+    n_groups = n_rows // IN_CLUSTER
+    school = np.repeat(generator.permutation(n_groups) + 100, IN_CLUSTER)
+    shared, own = _intercepts(generator, n_groups, IN_CLUSTER)
+    x = generator.normal(size=n_rows)
+    return pd.DataFrame({"school": school, "x": x, "y": 0.5 * x + shared + own})
+
+
+def _panel(generator: Generator, n_rows: int) -> pd.DataFrame:
+    """People in long form, whose y rises by 0.5 from wave to wave."""
+    n_people = n_rows // WAVES
+    person = np.repeat(generator.permutation(n_people) + 1000, WAVES)
+    wave = np.tile(np.arange(WAVES), n_people)
+    shared, own = _intercepts(generator, n_people, WAVES)
+    return pd.DataFrame({"id": person, "wave": wave, "y": 0.5 * wave + shared + own})
+
+
+def _intercepts(generator: Generator, n_groups: int, size: int) -> tuple[Floats, Floats]:
+    """Returns effects of groups and of rows, with variances that add up to 1."""
+    shared = np.sqrt(CORRELATION) * generator.normal(size=n_groups)
+    return shared.repeat(size), np.sqrt(1 - CORRELATION) * generator.normal(size=n_groups * size)
+
+
 _NINE = tuple(f"x{j}" for j in range(1, N_NORMAL + 1))
 _NINE_FORMULA = f"y ~ {' + '.join(_NINE)}"
 _HALVES = {"x": 0.5, "z": 0.5}
@@ -264,6 +319,22 @@ DESIGNS: Mapping[str, Design] = {
         {"x": 0.5, "z": 0.5, "x:z": 0.5},
         model="cox",
         options={"analysis": "Surv(y, died) ~ x * z"},
+    ),
+    "clusters, groups given": Design(
+        _clusters,
+        Missing(("y",), 1.0, 0.3, through="x"),
+        "y ~ x",
+        {"x": 0.5, INTRACLASS: CORRELATION},
+        model="random intercepts",
+        options={"groups": "school"},
+    ),
+    "repeated measurements, groups given": Design(
+        _panel,
+        DropOut(),
+        "y ~ 0 + C(wave)",
+        {"C(wave)[3]": 1.5, INTRACLASS: CORRELATION},
+        model="random intercepts",
+        options={"groups": "id"},
     ),
 }
 """The designs of the experiment; the place of each is part of the seed of its tables, so append new ones."""

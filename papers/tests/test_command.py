@@ -90,6 +90,22 @@ def test_scale_and_folder_are_chosen_and_stored_runs_reused(run, tmp_path):
     assert (err.count("\n"), "2 runs failed" in err, "0.5500" in out) == (1, True, True)
 
 
+def test_parts_are_run_and_what_is_stored_is_listed(run):
+    code, out, err = run("toy", "--only", "ours on d = 3")
+    assert (code, "theirs on" in err) == (0, False)
+    code, out, _ = run("toy", "--status")
+    assert code == 0
+    assert "toy at scale smoke: 2 of 4 runs" in out
+    lines = {line.split(" on ")[0]: line.split() for line in out.splitlines() if " on d = 3" in line}
+    assert lines["ours"][5:8] == ["2", "of", "2"]
+    assert lines["theirs"][5:8] == ["0", "of", "2"]
+    assert run("toy", "--only", "nothing")[0] == 0
+    run("toy")
+    assert "2 of 4 runs" in run("--status")[1]
+    failed = [line.split() for line in run("toy", "--status")[1].splitlines() if line.startswith("theirs")]
+    assert failed[0][5:9] == ["2", "of", "2", "2"]
+
+
 def test_an_experiment_without_failures_ends_well(run, monkeypatch):
     good = replace(command.EXPERIMENTS["toy"], models={"ours": lambda: "good"}, claims=[])
     monkeypatch.setattr(command, "EXPERIMENTS", {"toy": good})

@@ -8,6 +8,7 @@ import pytest
 
 from halfseen import MixtureImputer
 from papers import Better, Budget, Experiment, Published, Within, judge_stored, run, runner
+from papers.runner import stored_runs
 
 
 class Model:
@@ -88,6 +89,34 @@ def test_each_run_keeps_the_commit_that_made_it(tmp_path, monkeypatch):
     stored = json.loads((tmp_path / "toy-smoke.json").read_text())
     assert [cell["commit"] for cell in stored["cells"]] == ["old"] * 2 + ["new"] * 6
     assert stored["provenance"] == {"commit": "new"}
+
+
+def test_chosen_runs_are_run_in_parts_and_others_stay(tmp_path):
+    log = []
+    first = run(make_experiment(log), "smoke", tmp_path, only=["a on d = 1"])
+    assert {(cell.model, cell.setting["d"]) for cell in first.cells} == {("a", 1)}
+    both = run(make_experiment(log), "smoke", tmp_path, only=["d = 2", "b on d = 1"])
+    assert (both.n_reused, len(both.cells)) == (2, 8)
+    log.clear()
+    again = run(make_experiment(log), "smoke", tmp_path, only=["b on"], fresh=True)
+    assert (again.n_reused, len(again.cells)) == (4, 8)
+    assert {entry[1] for entry in log if entry[0] == "score"} == {0.0}
+    assert len(stored_runs(make_experiment([]), "smoke", tmp_path)) == 8
+
+
+def test_a_failed_run_is_tried_again_only_if_it_is_meant(tmp_path):
+    failing = make_experiment([], models={"a": lambda: Model("broken")})
+    run(failing, "smoke", tmp_path)
+    mended = make_experiment([], models={"a": lambda: Model(1.0)})
+    found = run(mended, "smoke", tmp_path, only=["d = 1"])
+    assert [(cell.setting["d"], cell.failed) for cell in found.cells] == [
+        (1, False), (1, False), (2, True), (2, True)
+    ]  # fmt: skip
+    assert run(mended, "smoke", tmp_path, only=["d = 7"]).cells == found.cells
+
+
+def test_nothing_is_run_if_nothing_is_meant(tmp_path):
+    assert run(make_experiment([]), "smoke", tmp_path, only=["d = 7"]).cells == []
 
 
 def test_runs_that_name_no_commit_have_that_of_their_file(tmp_path):

@@ -9,7 +9,7 @@ import statsmodels.formula.api as smf
 
 import halfseen
 from papers.library import inference, mice
-from papers.library.inference_tables import DESIGNS, simulate
+from papers.library.inference_tables import DESIGNS, INTRACLASS, DropOut, simulate
 
 FOUR_SIGMA = 4.0
 
@@ -23,19 +23,62 @@ def test_the_analysis_of_a_large_complete_table_has_the_true_coefficients(name):
     assert (np.abs(found["estimate"] - truth) < FOUR_SIGMA * found["error"]).all()
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+RANDOM = [name for name, design in DESIGNS.items() if not isinstance(design.missing, DropOut)]
+
+
+@pytest.mark.parametrize("name", RANDOM)
 def test_the_stated_share_is_missing_more_often_where_the_outcome_is_large(name):
     design = DESIGNS[name]
     table = simulate({"table": name, "rows": 20_000}, 0)
     missing = table.shown.isna()
     assert set(missing.columns[missing.any()]) == set(design.missing.columns)
-    y = table.complete["y"]
+    y = table.complete[design.missing.through]
     for column in design.missing.columns:
         assert missing[column].mean() == pytest.approx(design.missing.share, abs=0.015)
         difference = (y[missing[column]].mean() - y[~missing[column]].mean()) / y.std()
         assert difference > 0.4 if design.missing.slope else abs(difference) < 0.1
         seen = ~missing[column]
         assert (table.shown[column][seen] == table.complete[column][seen]).all()
+
+
+def test_people_who_leave_are_not_seen_again_and_had_low_values():
+    table = simulate({"table": "repeated measurements, groups given", "rows": 20_000}, 0)
+    seen = table.shown["y"].notna().to_numpy().reshape(-1, 4)
+    assert seen[:, 0].all()
+    assert (np.diff(seen.astype(int)) <= 0).all()
+    first = table.complete["y"].to_numpy().reshape(-1, 4)[:, 0]
+    assert first[seen[:, 1]].mean() > first[~seen[:, 1]].mean() + 0.5
+    known = table.shown["y"].notna()
+    assert (table.shown["y"][known] == table.complete["y"][known]).all()
+
+
+@pytest.mark.parametrize("name", ["clusters, groups given", "repeated measurements, groups given"])
+def test_random_intercepts_are_those_of_statsmodels(name):
+    design, group = DESIGNS[name], DESIGNS[name].options["groups"]
+    table = simulate({"table": name, "rows": 200}, 1).complete
+    fit = smf.mixedlm(design.formula, table, groups=table[group]).fit(reml=True, gtol=1e-10)
+    found = inference.fit_random_intercepts(design.formula, group, table)
+    assert found.names == (*fit.fe_params.index, INTRACLASS)
+    np.testing.assert_allclose(found.estimate[:-1], fit.fe_params, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(found.covariance[:-1]), fit.bse_fe, rtol=1e-4)
+    size = len(table) // table[group].nunique()
+    log_f = np.log1p(size * float(fit.cov_re.iloc[0, 0]) / fit.scale)
+    assert found.estimate[-1] == pytest.approx(log_f, abs=1e-4)
+
+
+def test_the_interval_of_an_intraclass_correlation_is_that_of_fishers_z():
+    """Intervals of the correlation contain 0.4 as often as those of Fisher's z contain z(0.4)."""
+    design = DESIGNS["clusters, groups given"]
+    table = simulate({"table": "clusters, groups given", "rows": 400}, 0).complete
+    estimate, (low, high) = inference.analyse(design, [table] * 2)
+    found = inference.fit_random_intercepts("y ~ x", "school", table)
+    log_f, variance = found.estimate[-1], found.covariance[-1]
+    three = np.array([estimate[1], low[1], high[1]])
+    z = np.log((1 + 9 * three) / (1 - three))
+    np.testing.assert_allclose(z[0], log_f)
+    assert z[2] - z[1] == pytest.approx(2 * 1.96 * np.sqrt(variance), rel=0.02)
+    complete = inference.fit_complete(design, table)
+    np.testing.assert_allclose(complete["estimate"], estimate)
 
 
 def test_two_repetitions_differ_and_the_same_one_is_the_same_for_every_method():
