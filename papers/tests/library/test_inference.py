@@ -60,7 +60,10 @@ def test_random_intercepts_are_those_of_statsmodels(name):
     found = inference.fit_random_intercepts(design.formula, group, table)
     assert found.names == (*fit.fe_params.index, INTRACLASS)
     np.testing.assert_allclose(found.estimate[:-1], fit.fe_params, rtol=1e-6)
-    np.testing.assert_allclose(np.sqrt(found.covariance[:-1]), fit.bse_fe, rtol=1e-4)
+    together = table[group].to_numpy()[:, None] == table[group].to_numpy()
+    variance = fit.scale * np.eye(len(table)) + float(fit.cov_re.iloc[0, 0]) * together
+    inverse = np.linalg.inv(fit.model.exog.T @ np.linalg.solve(variance, fit.model.exog))
+    np.testing.assert_allclose(found.covariance[:-1], np.diag(inverse), rtol=1e-4)
     size = len(table) // table[group].nunique()
     log_f = np.log1p(size * float(fit.cov_re.iloc[0, 0]) / fit.scale)
     assert found.estimate[-1] == pytest.approx(log_f, abs=1e-4)
