@@ -20,6 +20,29 @@ def make_table(n_rows=120):
     return frame.mask(rng.random(frame.shape) < 0.15), y.to_numpy()
 
 
+def test_shares_of_rows_are_repeated_rows():
+    rng = np.random.default_rng(1)
+    errors, counts = rng.normal(size=(3, 200)), rng.integers(0, 4, size=200)
+    shares = counts / counts.sum()
+    expected = weigh_numbers(errors.repeat(counts, axis=1))
+    np.testing.assert_allclose(weigh_numbers(errors, shares), expected, atol=1e-6)
+    likelihood = rng.uniform(0.05, 1.0, size=(3, 200))
+    expected = weigh_classes(likelihood.repeat(counts, axis=1))
+    np.testing.assert_allclose(weigh_classes(likelihood, shares), expected, atol=1e-4)
+
+
+def test_weights_of_rows_reach_the_weights_of_members_and_the_intervals():
+    X, y = make_table(200)
+    odd = np.arange(200) % 2 == 1
+    noisy = np.where(odd, y + 20 * np.random.default_rng(2).normal(size=200), y)
+    model = AveragingRegressor({"gaussian": {}, "boosting": TREES}, n_splits=2, random_state=0)
+    widths = []
+    for weight in (np.ones(200), np.where(odd, 1e-3, 1.0)):
+        low, high = model.fit(X, noisy, sample_weight=weight).predict_interval(X)
+        widths.append(np.mean(high - low))
+    assert widths[1] < 0.2 * widths[0]
+
+
 def test_the_weights_of_two_numbers_are_those_of_the_closed_form():
     rng = np.random.default_rng(1)
     first, second = errors = rng.normal(size=(2, 500)) * [[1.0], [1.3]]

@@ -21,7 +21,7 @@ class Means(TableEstimator):
 
     def fit(self, X, y, sample_weight=None):
         steps = Steps(
-            target=lambda y, n_rows, counted: (torch.as_tensor(y)[counted], {"n_rows_": n_rows}),
+            target=lambda y, n_rows, weights: (torch.as_tensor(y)[weights > 0], {"n_rows_": n_rows}),
             features=lambda codes, target, weights: (
                 Labelled(codes, target, weights),
                 {"seen_": codes.x[:, 0]},

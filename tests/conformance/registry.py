@@ -246,16 +246,13 @@ CLASSIFIERS = (
     *rows_by_default(ClassifierRow, Family.TABLE_PREDICTOR, _REGISTERED_CLASSIFIERS, "-classifier"),
 )
 PREDICTORS = (*REGRESSORS, *CLASSIFIERS)
-UNEQUAL = "rows are split at random, and a ridge counts in rows: weights are not the same as repeated rows"
+UNEQUAL = (
+    "weights are relative, but a ridge, a penalty and the rows of a leaf count rows, and rows are split at "
+    "random: weights are not the same as repeated rows"
+)
 FAILED_CHECKS = {
-    "CircuitRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "CircuitClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "NeuMissRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "NeuMissClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "NeuMissNetworkRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "NeuMissNetworkClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "SparsityNormRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
-    "SparsityNormClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
+    type(row.make()).__name__: {"check_sample_weight_equivalence_on_dense_data": UNEQUAL}
+    for row in PREDICTORS
 }
 """Checks of scikit-learn that an estimator is known to fail, and why."""
 

@@ -39,6 +39,24 @@ def test_without_a_ridge_it_is_least_squares_on_complete_data():
     np.testing.assert_allclose(regressor.predict(X), expected, rtol=EXACT, atol=1e-8)
 
 
+def test_with_weights_it_is_weighted_least_squares_on_complete_data():
+    X, y = complete_data()
+    weights = np.random.default_rng(1).uniform(0.1, 3.0, size=len(X))
+    regressor = GaussianRegressor(ridge=0.0, tol=1e-12).fit(X, y, sample_weight=weights)
+    expected = LinearRegression().fit(X, y, sample_weight=weights).predict(X)
+    np.testing.assert_allclose(regressor.predict(X), expected, rtol=EXACT, atol=1e-8)
+
+
+def test_whole_weights_are_repeated_rows_without_a_ridge():
+    X, y = complete_data()
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    weights = np.random.default_rng(2).integers(0, 4, size=len(X))
+    model = GaussianRegressor(ridge=0.0, tol=1e-13, max_iter=2000)
+    weighted = model.fit(X, y, sample_weight=weights).predict(X)
+    repeated = model.fit(X.repeat(weights, axis=0), y.repeat(weights)).predict(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-5 * y.std())
+
+
 def test_the_smaller_the_ridge_the_nearer_to_least_squares():
     X, y = complete_data(n_rows=40)
     expected = LinearRegression().fit(X, y).predict(X)

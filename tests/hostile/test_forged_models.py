@@ -36,6 +36,7 @@ from skeletons.ratings import RatingMeans
 
 ROWS = (*IMPUTERS, *PREDICTORS, *TRANSFORMERS, *OTHERS)
 THREE = {"labels": [0, 1, 2], "dtype": "<i8"}
+TWO = {"labels": [0, 1], "dtype": "<i8"}
 N_NUMBERS, N_ELEMENTS = 20, 20  # forgeries of each estimator
 
 
@@ -174,6 +175,16 @@ def contents(tmp_path_factory):
             "_plain_classes",
             {"labels": [["no"]], "dtype": "<U2"},
             "_plain_classes is",
+        ),
+        *(
+            (
+                "CircuitClassifier",
+                "attributes",
+                "_plain_classes",
+                TWO | {"weights": weights},
+                "_plain_classes is",
+            )
+            for weights in ([1.0], [1.0, 0.0], [1.0, "2"], 1.0)
         ),
         ("ImputeThenRegressor", "attributes", "_n_draws", 10**7, "KeyError|has no model"),
         ("NeuMissNetworkClassifier", "attributes", "_n_outputs", 10**9, "1000000000 outputs for 2 classes"),

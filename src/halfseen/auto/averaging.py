@@ -1,7 +1,8 @@
 """Averages of predictors, with weights by rows that the predictors were not fitted to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from halfseen.base.model_file import finite_answer
 from halfseen.base.parameters import check_level, check_number, check_whole, documented_by, documented_fit
 from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import TableEstimator
-from halfseen.base.targets import Fitted, WithClasses, read_number_column
+from halfseen.base.targets import Fitted, WithClasses, read_number_column, unequal
 from halfseen.data.codes import code_settings
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.supervised import Labelled
@@ -67,33 +68,36 @@ class Averaging(TableEstimator):
     members_: list[Any] = field(init=False)
 
     @documented_fit()
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Finds the weights, then fits every predictor that has one to all rows."""
         self._given_weights(self._checked_settings())
         steps = Steps(target=self._read_target, features=self._rows, learn=self._learn)
-        return fit_predictor(self, steps, X, y)
+        return fit_predictor(self, steps, X, y, sample_weight)
 
     def _rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[Labelled[Any], Fitted]:
         return Labelled(codes, target, weights), {}  # each member has features of its own
 
     def _learn(self, train: Labelled[Any], held: None, plan: None, generator: torch.Generator) -> Fitted:
-        codes, target = train.rows.to_array(), train.target.numpy()
+        codes, target, rows_count = train.rows.to_array(), train.target.numpy(), train.weight.numpy()
         settings = self._checked_settings()
         given = self._given_weights(settings)
         names = list(settings) if given is None else [name for name in given if given[name] > 0]
         folds = self._folds(target)
         if len(names) == 1 or given is not None:
             folds = folds[:1] if self.capabilities.predicts == "numbers" else []  # intervals are calibrated
-        answers, rows = self._out_of_fold({name: settings[name] for name in names}, codes, target, folds)
+        fit = partial(self._fit_member, settings=settings, codes=codes, target=target, weight=rows_count)
+        answers, rows = self._out_of_fold(names, fit, codes, target, folds)
         weights = np.full(len(names), 1.0 / len(names))
         if given is not None:
             weights = np.array([given[name] for name in names])
         elif len(names) > 1 and folds:
-            weights = self._weigh(answers, target[rows])
-        calibrated = self._calibrate(np.tensordot(weights, answers, axes=1), target[rows])
+            shares = None if unequal(train.weight) is None else rows_count[rows] / rows_count[rows].sum()
+            weights = self._weigh(answers, target[rows], shares)
+        average = np.tensordot(weights, answers, axes=1)
+        calibrated = self._calibrate(average, target[rows], train.weight[torch.from_numpy(rows)])
         found = dict(zip(names, weights.tolist(), strict=True))
         found = {name: found[name] for name in sorted(found) if found[name] > 0}
-        members = [self._make(name, settings).fit(codes, target) for name in found]
+        members = [fit(name, np.arange(len(target))) for name in found]
         return calibrated | {"weights_": found, "members_": members}
 
     @property
@@ -108,13 +112,29 @@ class Averaging(TableEstimator):
         """Returns what is asked of a member about rows that it was not fitted to (Q, N)."""
         raise NotImplementedError
 
-    def _weigh(self, answers: Floats, truth: npt.NDArray[Any]) -> Floats:
-        """Returns the weights (M), by the answers of the members (M, Q, N)."""
+    def _weigh(self, answers: Floats, truth: npt.NDArray[Any], shares: Floats | None) -> Floats:
+        """Returns the weights (M), by the answers of the members (M, Q, N) and the shares of rows (N)."""
         raise NotImplementedError
 
-    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any]) -> Fitted:
-        """Learns from the average of the answers (Q, N), without rows if there are too few."""
+    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any], rows_count: Tensor) -> Fitted:
+        """Learns from the average of the answers (Q, N), without rows if there are too few.
+
+        `rows_count` (N) is how much rows count.
+        """
         return {}
+
+    def _fit_member(
+        self,
+        name: str,
+        rows: Rows,
+        *,
+        settings: Mapping[str, Mapping[str, Any]],
+        codes: Floats,
+        target: npt.NDArray[Any],
+        weight: Floats,
+    ) -> Any:
+        """Returns a predictor that is fitted to some of the rows."""
+        return self._make(name, settings).fit(codes[rows], target[rows], sample_weight=weight[rows])
 
     def _make(self, name: str, settings: Mapping[str, Mapping[str, Any]]) -> Any:
         seed = np.random.default_rng([self.seed_, *name.encode()]).integers(2**31)
@@ -123,16 +143,17 @@ class Averaging(TableEstimator):
 
     def _out_of_fold(
         self,
-        settings: Mapping[str, Mapping[str, Any]],
+        names: Sequence[str],
+        fit: Callable[[str, Rows], Any],
         codes: Floats,
         target: npt.NDArray[Any],
         folds: Sequence[tuple[Rows, Rows]],
     ) -> tuple[Floats, Rows]:
         """Returns the answers of members (M, Q, N) about the test rows of all folds, and these rows (N)."""
         n_answers = 3 if self.capabilities.predicts == "numbers" else 1  # with both ends of an interval
-        parts, rows = [np.zeros((len(settings), n_answers, 0))], [np.zeros(0, dtype=np.int64)]
+        parts, rows = [np.zeros((len(names), n_answers, 0))], [np.zeros(0, dtype=np.int64)]
         for train, test in folds:
-            members = [self._make(name, settings).fit(codes[train], target[train]) for name in settings]
+            members = [fit(name, train) for name in names]
             parts.append(np.stack([self._questions(one, codes[test], target[test]) for one in members]))
             rows.append(test)
         return np.concatenate(parts, axis=2), np.concatenate(rows)
@@ -301,21 +322,22 @@ class AveragingRegressor(RegressorMixin, Averaging):
         factor = float(self._factors.half_width(level))
         return predicted - factor * below, predicted + factor * above
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
-        return read_number_column(y, n_rows, self)[counted], {}
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:
+        return read_number_column(y, n_rows, self)[weights > 0], {}
 
     def _questions(self, member: Any, codes: Floats, truth: npt.NDArray[Any]) -> Floats:
         return np.stack([member.predict(codes), *member.predict_interval(codes, level=REFERENCE)])
 
-    def _weigh(self, answers: Floats, truth: npt.NDArray[Any]) -> Floats:
-        return weigh_numbers(answers[:, 0] - truth)
+    def _weigh(self, answers: Floats, truth: npt.NDArray[Any], shares: Floats | None) -> Floats:
+        return weigh_numbers(answers[:, 0] - truth, shares)
 
-    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any]) -> Fitted:
+    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any], rows_count: Tensor) -> Fitted:
         """Returns by what factor the interval of each row must be widened to reach the target."""
         predicted, low, high = answers
         below, above = _reaches(predicted, low, high)
         error = truth - predicted
-        factors = HeldOutErrors.of(torch.from_numpy(np.where(error > 0, error / above, error / below)))
+        relative = np.where(error > 0, error / above, error / below)
+        factors = HeldOutErrors.of(torch.from_numpy(relative), rows_count)
         return {"_factors": factors, "_n_factors": factors.n_rows}
 
     def _state(self) -> dict[str, Tensor]:
@@ -336,6 +358,7 @@ def _reaches(predicted: Floats, low: Floats, high: Floats) -> tuple[Floats, Floa
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
     r"""Classification by a weighted average of the probabilities of several predictors of incomplete rows.
 
@@ -371,6 +394,8 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
     array(['high', 'low'], dtype='<U4')
     """
 
+    class_weight: Any = None
+
     @finite_answer
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
@@ -388,8 +413,8 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
         found: Floats = every[np.arange(len(truth)), truth].clip(SMALLEST_PROBABILITY)
         return found[None]
 
-    def _weigh(self, answers: Floats, truth: npt.NDArray[Any]) -> Floats:
-        return weigh_classes(answers[:, 0])
+    def _weigh(self, answers: Floats, truth: npt.NDArray[Any], shares: Floats | None) -> Floats:
+        return weigh_classes(answers[:, 0], shares)
 
     def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
         super()._set_members(members, description)

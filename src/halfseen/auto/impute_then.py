@@ -11,7 +11,8 @@ import torch
 from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from halfseen.base.model_file import finite_answer
 from halfseen.base.parameters import check_whole, documented_by, documented_fit
 from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator, rows_at_once
-from halfseen.base.targets import Fitted, WithClasses
+from halfseen.base.targets import Fitted, WithClasses, unequal
 from halfseen.data.codes import code_settings
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
@@ -83,19 +84,24 @@ class LinearScores:
     n_iter: ClassVar[int] = 1
 
     @classmethod
-    def regress(cls, rows: Floats, y: Floats) -> "LinearScores":
-        """Returns a ridge regression whose penalty has the lowest leave-one-out error."""
+    def regress(cls, rows: Floats, y: Floats, weight: Floats | None = None) -> "LinearScores":
+        """Returns a ridge regression whose penalty has the lowest leave-one-out error.
+
+        Rows may have weights (N), here and in `classify`.
+        """
         centre = float(y.mean())
         spread = float(np.abs(y - centre).max()) or 1.0  # squares of the largest floats overflow
-        fitted = RidgeCV(alphas=PENALTIES).fit(rows, (y - centre) / spread)
+        fitted = RidgeCV(alphas=PENALTIES).fit(rows, (y - centre) / spread, sample_weight=weight)
         return cls(spread * fitted.coef_[:, None], np.array([centre + spread * float(fitted.intercept_)]))
 
     @classmethod
-    def classify(cls, rows: Floats, y: Integers, inverse_penalty: float) -> "LinearScores":
+    def classify(
+        cls, rows: Floats, y: Integers, inverse_penalty: float, weight: Floats | None = None
+    ) -> "LinearScores":
         """Returns a penalised logistic regression of the classes y (N)."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the optimum need not be exact
-            fitted = _logistic(inverse_penalty).fit(rows, y)
+            fitted = _logistic(inverse_penalty).fit(rows, y, sample_weight=weight)
         return cls(np.ascontiguousarray(fitted.coef_.T), fitted.intercept_)
 
     def scores(self, rows: Floats) -> Floats:
@@ -130,19 +136,23 @@ class TreeScores:
         return trees | {"constants": torch.from_numpy(self.constants)}
 
 
-def choose_inverse_penalty(rows: Floats, y: Integers) -> float:
+def choose_inverse_penalty(rows: Floats, y: Integers, weight: Floats | None = None) -> float:
     """Returns the inverse penalty of a logistic regression with the lowest log-loss by cross-validation.
 
-    If a class has fewer rows than there are folds, it is 1.
+    If a class has fewer rows than there are folds, it is 1. Rows may have weights (N).
     """
     if np.bincount(y).min() < N_SPLITS:
         return 1.0
+    losses = np.zeros(len(INVERSE_PENALTIES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        search = GridSearchCV(
-            _logistic(1.0), {"C": INVERSE_PENALTIES}, scoring="neg_log_loss", cv=N_SPLITS, refit=False
-        ).fit(rows, y)
-    return float(search.best_params_["C"])
+        for train, test in StratifiedKFold(N_SPLITS).split(rows, y):
+            of_train, of_test = (None if weight is None else weight[part] for part in (train, test))
+            for i, inverse_penalty in enumerate(INVERSE_PENALTIES):
+                model = _logistic(inverse_penalty).fit(rows[train], y[train], sample_weight=of_train)
+                chances = model.predict_proba(rows[test])
+                losses[i] += log_loss(y[test], chances, labels=model.classes_, sample_weight=of_test)
+    return INVERSE_PENALTIES[int(losses.argmin())]
 
 
 def scores_from_state(state: Mapping[str, Tensor], n_features: int) -> RowScores:
@@ -251,10 +261,15 @@ class _ImputeThen(TableEstimator):
     _models: list[RowScores] = field(init=False)
 
     @documented_fit()
-    def fit(self, X: Any, y: Any) -> Any:
-        """Fits the imputer to the inputs, then the predictor to the completed rows."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fits the imputer to the inputs, then the predictor to the completed rows.
+
+        The imputer is fitted to all rows with a positive weight, which count equally: what is missing is
+        assumed to depend on what is known in the same way in all of them.
+        """
         self._check_parameters()
-        return fit_predictor(self, steps_of(self, self._complete, self._learn, self._plan), X, y)
+        steps = steps_of(self, self._complete, self._learn, self._plan)
+        return fit_predictor(self, steps, X, y, sample_weight)
 
     def _complete(
         self, codes: Incomplete, target: Tensor, weights: Tensor
@@ -287,14 +302,16 @@ class _ImputeThen(TableEstimator):
         generator: torch.Generator,
     ) -> Fitted:
         """Fits a predictor to the completed rows of each draw."""
-        target = train.target.numpy()
+        target, weight = train.target.numpy(), unequal(train.weight)
 
         def fit(design: Floats) -> RowScores:
-            return self._fit_model(design, target, plan)
+            return self._fit_model(design, target, weight, plan)
 
         return {"_models": list(map_in_threads(fit, train.rows.designs))}
 
-    def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
+    def _fit_model(
+        self, design: Floats, target: npt.NDArray[Any], weight: Floats | None, inverse_penalty: float
+    ) -> RowScores:
         raise NotImplementedError(f"{type(self).__name__} must implement `_fit_model`.")
 
     def _check_parameters(self) -> None:
@@ -439,10 +456,12 @@ class ImputeThenRegressor(EqualWidthRegressor, _ImputeThen):
         mean: Floats = np.mean([model.scores(design) for model, design in pairs], axis=0)[:, 0]
         return mean
 
-    def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
+    def _fit_model(
+        self, design: Floats, target: npt.NDArray[Any], weight: Floats | None, inverse_penalty: float
+    ) -> RowScores:
         if self.predictor == "linear":
-            return LinearScores.regress(design, target)
-        return TreeScores(*self._growth.regress(design, target, []))
+            return LinearScores.regress(design, target, weight)
+        return TreeScores(*self._growth.regress(design, target, [], weight))
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
@@ -451,6 +470,7 @@ class ImputeThenRegressor(EqualWidthRegressor, _ImputeThen):
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
     r"""Classification of rows that an imputer has completed.
 
@@ -482,6 +502,8 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
     array(['high', 'low'], dtype='<U4')
     """
 
+    class_weight: Any = None
+
     @finite_answer
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
@@ -494,12 +516,14 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
     def _plan(self, codes: Incomplete, rows: Labelled[Designs], generator: torch.Generator) -> float:
         if self.predictor != "linear":
             return 0.0
-        return choose_inverse_penalty(rows.rows.designs[0], rows.target.numpy())
+        return choose_inverse_penalty(rows.rows.designs[0], rows.target.numpy(), unequal(rows.weight))
 
-    def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
+    def _fit_model(
+        self, design: Floats, target: npt.NDArray[Any], weight: Floats | None, inverse_penalty: float
+    ) -> RowScores:
         if self.predictor == "linear":
-            return LinearScores.classify(design, target, inverse_penalty)
-        return TreeScores(*self._growth.classify(design, target, []))
+            return LinearScores.classify(design, target, inverse_penalty, weight)
+        return TreeScores(*self._growth.classify(design, target, [], weight))
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)

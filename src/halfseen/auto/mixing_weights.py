@@ -30,8 +30,10 @@ SMALLEST = 0.02  # weights below are zero, so that an average has few members; a
 SMALLEST_SQUARE = 1e-300  # a guard against a division by zero if a model makes no errors
 
 
-def weigh_numbers(errors: Floats) -> Floats:
+def weigh_numbers(errors: Floats, shares: Floats | None = None) -> Floats:
     """Returns the weights (M) of the average with the smallest mean squared error, by the errors (M, N).
+
+    Rows may have shares (N) of the mean, which add up to one.
 
     Examples
     --------
@@ -41,7 +43,7 @@ def weigh_numbers(errors: Floats) -> Floats:
     """
     largest = np.abs(errors).max(initial=0.0) or 1.0
     relative = errors / largest  # squares of large numbers overflow
-    products = relative @ relative.T / errors.shape[1]
+    products = relative @ relative.T / errors.shape[1] if shares is None else relative * shares @ relative.T
     quadratic = products / max(float(products.diagonal().min()), SMALLEST_SQUARE)
 
     def loss(w: Floats) -> tuple[float, Floats]:
@@ -51,23 +53,27 @@ def weigh_numbers(errors: Floats) -> Floats:
     return minimise_on_simplex(loss, len(errors), SMALLEST)
 
 
-def weigh_classes(likelihood: Floats) -> Floats:
+def weigh_classes(likelihood: Floats, shares: Floats | None = None) -> Floats:
     """Returns the weights (M) of the average with the smallest log-loss.
 
-    `likelihood` (M, N) has the probabilities of the true classes; all are positive.
+    `likelihood` (M, N) has the probabilities of the true classes; all are positive. Rows may have shares (N)
+    of the mean, which add up to one.
 
     Examples
     --------
     >>> weigh_classes(np.array([[0.9, 0.1], [0.1, 0.9], [0.1, 0.1]])).round(3)
     array([0.5, 0.5, 0. ])
     """
-    return minimise_on_simplex(lambda w: mixture_loss(w, likelihood), len(likelihood), SMALLEST)
+    return minimise_on_simplex(lambda w: mixture_loss(w, likelihood, shares), len(likelihood), SMALLEST)
 
 
-def mixture_loss(w: Floats, likelihood: Floats) -> tuple[float, Floats]:
+def mixture_loss(w: Floats, likelihood: Floats, shares: Floats | None = None) -> tuple[float, Floats]:
     """Returns the log-loss of weights (M) of probabilities (M, N), and its gradient (M)."""
     mixed = w @ likelihood
-    return float(-np.log(mixed).mean()), -(likelihood / mixed).mean(axis=1)
+    losses, slopes = -np.log(mixed), -(likelihood / mixed)
+    if shares is None:
+        return float(losses.mean()), slopes.mean(axis=1)
+    return float(losses @ shares), slopes @ shares
 
 
 def minimise_on_simplex(loss: Loss, n_models: int, smallest: float) -> Floats:

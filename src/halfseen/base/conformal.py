@@ -33,6 +33,8 @@ class HeldOutErrors:
     def of(cls, errors: Tensor, weights: Tensor | None = None) -> "HeldOutErrors":
         """Returns what is kept of the errors (N) or (N, T) of held-out rows, which may have weights (N).
 
+        Intervals then cover the target of a new row of the population that the weights describe.
+
         Examples
         --------
         >>> HeldOutErrors.of(torch.tensor([1.0, -3.0, 2.0])).half_width(0.25)

@@ -176,13 +176,16 @@ def _are_plain(values: Any) -> bool:
 
 def _are_classes(value: Any) -> bool:
     named = isinstance(value, dict) and isinstance(value.get("dtype"), str)
-    return named and _are_plain(value.get("labels")) and len(value["labels"]) > 0
+    if not named or not _are_plain(value.get("labels")) or not value["labels"]:
+        return False
+    weights = value.get("weights", [1.0] * len(value["labels"]))
+    return _are_numbers(weights) and len(weights) == len(value["labels"]) and min(weights) > 0
 
 
 ATTRIBUTE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "n_features_in_": _is_count,
     "feature_names_in_": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    "seed_": lambda value: _is_whole(value) and value < 2**63,
+    "seed_": lambda value: type(value) is int and 0 <= value < 2**63,
     "n_iter_": _is_count,
     "rows_used_": lambda value: isinstance(value, dict) and all(map(_is_count, value.values())),
     "n_empty_rows_": _is_count,
@@ -202,10 +205,6 @@ ATTRIBUTE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "interval_inflation_": lambda value: _are_numbers(value) and all(0 < factor for factor in value),
 }
 """What holds for attributes in model files, by their names, in whichever class they are."""
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def check_attributes(attributes: Mapping[str, Any]) -> None:

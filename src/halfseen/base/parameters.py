@@ -54,6 +54,12 @@ COMMON: Descriptions = {
         "also predictions and draws after `fit`.",
     ),
     "callback": ("callable", "Called with a progress record after each epoch."),
+    "class_weight": (
+        'dict, "balanced" or None',
+        "Weights of the classes in the decisions of `predict`, which returns the class whose probability "
+        'times its weight is largest; ``"balanced"`` is inversely proportional to the number of rows of a '
+        "class, or to the sum of their weights. Probabilities do not depend on it.",
+    ),
     "random_state": (
         "int, numpy generator or None",
         "Seeds everything that is random in `fit`, and draws. Pass an integer for reproducible results.",
@@ -68,8 +74,9 @@ FIT_ARGUMENTS: Descriptions = {
     "y": ("array-like of shape (n_samples,)", "The target, without missing values."),
     "sample_weight": (
         "array-like of shape (n_samples,), optional",
-        "Relative weights of the rows: doubling all weights changes nothing. Rows with zero weight are used "
-        "for schema inference only.",
+        "Relative weights of the rows, in the loss, in shares of classes and in the errors by which "
+        "intervals and probabilities are calibrated: doubling all weights changes nothing. Rows with zero "
+        "weight are used for schema inference only.",
     ),
 }
 """What `documented_fit` says of the arguments of `fit`."""

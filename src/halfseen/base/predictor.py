@@ -51,8 +51,8 @@ class Steps:
     Parameters
     ----------
     target : callable
-        From y, the number of rows and the rows with a positive weight (N), to the targets of these rows and
-        attributes.
+        From y, the number of rows and the weights (N) of all rows, to the targets of the rows with a positive
+        weight and attributes.
     features : callable
         From codes, targets and weights of rows, to the rows that the model is fitted to and attributes.
     plan : callable
@@ -91,7 +91,7 @@ def fit_predictor(
     n_rows = read.table.n_rows
     weights = read_weights(sample_weight, n_rows)
     counted = weights > 0
-    target, found = steps.target(y, n_rows, counted)
+    target, found = steps.target(y, n_rows, weights)
     fitted.update(found)
     if steps.needs_columns and not estimator._modelled:
         raise estimator._nothing_to_learn(n_rows)
@@ -163,9 +163,9 @@ class ScaledTargetRegressor(RegressorMixin, TableEstimator):
         """The errors of held-out rows, relative to their spreads; None if there are none."""
         return self._errors
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:
         numbers, one_dimensional = read_numbers(y, n_rows, self)
-        numbers = numbers[counted]
+        numbers = numbers[weights > 0]
         scaler = Standardizer.fit(Incomplete(numbers, torch.ones_like(numbers, dtype=torch.bool)))
         return scaler.forward(numbers), {"_one_dimensional": one_dimensional, "_target_scaler": scaler}
 
@@ -231,14 +231,15 @@ class EqualWidthRegressor(RegressorMixin, TableEstimator):
         predicted = self.predict(X)
         return predicted - half, predicted + half
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
-        return read_number_column(y, n_rows, self)[counted], {}
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:
+        return read_number_column(y, n_rows, self)[weights > 0], {}
 
     def _calibrate(
         self, train: Labelled[Any], held: Labelled[Any] | None, generator: torch.Generator
     ) -> Fitted:
         tested = train if held is None else held
-        errors = HeldOutErrors.of(tested.target - torch.from_numpy(self._predict_rows(tested.rows)))
+        gaps = tested.target - torch.from_numpy(self._predict_rows(tested.rows))
+        errors = HeldOutErrors.of(gaps, tested.weight)
         return {"_errors": errors, "_n_errors": errors.n_rows}
 
     def _state(self) -> dict[str, Tensor]:

@@ -131,7 +131,7 @@ class TableEstimator(Saveable, BaseEstimator):
         batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
         return ReadTable(table, codes.missing, batch, images)
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Any, Fitted]:
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Any, Fitted]:
         """Returns the targets of the rows with a positive weight, for a predictor, and fitted attributes."""
         raise NotImplementedError(f"{type(self).__name__} must implement `_read_target`.")
 

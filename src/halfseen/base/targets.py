@@ -33,9 +33,16 @@ The largest difference that tests met was 7e-9.
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a classifier, sorted, with the type of the user's labels."""
+    """The classes of a classifier, sorted, with the type of the user's labels.
+
+    Shapes
+    ------
+    labels : (K)
+    weights : (K), by which probabilities are multiplied in decisions; None if all are equal
+    """
 
     labels: npt.NDArray[Any]
+    weights: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,15 +50,17 @@ class Classes:
     def to_plain(self) -> dict[str, Any]:
         """Returns the classes as values that JSON can represent; times become integers."""
         is_time = self.labels.dtype.kind in "mM"
-        return {
+        plain = {
             "labels": (self.labels.view(np.int64) if is_time else self.labels).tolist(),
             "dtype": self.labels.dtype.str,
         }
+        return plain if self.weights is None else plain | {"weights": self.weights.tolist()}
 
     @classmethod
     def from_plain(cls, content: dict[str, Any]) -> "Classes":
         """Reads what `to_plain` wrote."""
-        return cls(np.array(content["labels"], dtype=content["dtype"]))
+        weights = np.array(content["weights"], dtype=np.float64) if "weights" in content else None
+        return cls(np.array(content["labels"], dtype=content["dtype"]), weights)
 
 
 def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
@@ -71,10 +80,12 @@ def read_number_column(y: Any, n_rows: int, estimator: object) -> Tensor:
 class WithClasses(Saveable):
     """A classifier that stores its classes as plain values, which can be written to a model file.
 
-    A subclass returns the logits (N, K) of new rows by `_logits`.
+    A subclass returns the logits (N, K) of new rows by `_logits`. It may have a parameter `class_weight`,
+    which changes decisions and not probabilities.
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("_plain_classes",)
+    class_weight: Any = None
     _plain_classes: Any
     _logits: Callable[..., Tensor]
 
@@ -89,8 +100,11 @@ class WithClasses(Saveable):
         return Classes.from_plain(self._plain_classes).labels
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Returns the most probable class of each row of `X`."""
-        return self._labels_of(self.predict_proba(X))
+        """Returns the class of each row of `X` whose probability, times its weight, is largest."""
+        weights = Classes.from_plain(self._plain_classes).weights
+        if weights is None:
+            return self._labels_of(self.predict_proba(X))
+        return self._labels_of(self.predict_log_proba(X) + np.log(weights))
 
     def _labels_of(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Returns the class with the largest score (N, K); of those within `TIE` of it, the first."""
@@ -109,13 +123,26 @@ class WithClasses(Saveable):
         logs: npt.NDArray[np.float64] = self._logits(X).log_softmax(dim=1).numpy()
         return logs
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
-        codes, classes = read_classes(y, n_rows, self)
-        return codes[counted], {"_plain_classes": classes.to_plain()}
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:
+        return self._read_classes(*read_classes(y, n_rows, self, weights > 0), weights)
+
+    def _read_classes(self, codes: Tensor, classes: Classes, weights: Tensor) -> tuple[Tensor, Fitted]:
+        """Returns the class codes of rows with a positive weight, and the classes with their weights."""
+        counted = weights > 0
+        codes = codes[counted]
+        if self.class_weight is not None:
+            of_classes = read_class_weights(self.class_weight, classes.labels, codes, weights[counted])
+            classes = replace(classes, weights=of_classes.numpy())
+        return codes, {"_plain_classes": classes.to_plain()}
 
 
-def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
-    """Returns class codes (N) and the classes; raises unless there are at least two and none is missing."""
+def read_classes(
+    y: Any, n_rows: int, estimator: object, counted: Tensor | None = None
+) -> tuple[Tensor, Classes]:
+    """Returns class codes (N) and the classes; raises unless there are at least two and none is missing.
+
+    The classes are those of the rows that are counted (N), by default all. Other rows may have the code -1.
+    """
     _require(y, estimator)
     labels = column_or_1d(check_not_masked(y, "y"), warn=True)
     if labels.dtype.kind in "OmM" and any(label is None or label != label for label in labels):
@@ -123,23 +150,31 @@ def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classe
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     check_consistent_length(np.empty(n_rows), labels)
-    found, codes = np.unique(labels, return_inverse=True)
+    used = np.ones(n_rows, dtype=bool) if counted is None else counted.numpy()
+    found, inverse = np.unique(labels[used], return_inverse=True)
+    codes = np.full(n_rows, -1)
+    codes[used] = inverse
     if len(found) < 2:
         only = found.tolist()[0]
         raise ValueError(f"{type(estimator).__name__} needs at least two classes, got 1 class: {only!r}.")
     return torch.from_numpy(codes.astype(np.int64)), Classes(found)
 
 
-def read_partial_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
-    """Returns class codes (N), -1 where a label is None or NaN, and the classes of the other rows."""
+def read_partial_classes(y: Any, weights: Tensor, estimator: object) -> tuple[Tensor, Classes]:
+    """Returns class codes (N), -1 where a label is None or NaN, and the classes of the other rows.
+
+    Rows of which the weight (N) is zero have no influence on the classes.
+    """
     _require(y, estimator)
+    n_rows = len(weights)
     labels = column_or_1d(check_not_masked(y, "y"), warn=True)
     check_consistent_length(np.empty(n_rows), labels)
-    known = np.array([label is not None and label == label for label in labels], dtype=bool)
+    present = np.array([label is not None and label == label for label in labels], dtype=bool)
+    known = present & (weights > 0).numpy()
     if not known.any():
         raise ValueError(f"{type(estimator).__name__} needs labels: all values of y are missing.")
     given = labels[known]
-    if labels.dtype.kind == "O" and not known.all():
+    if labels.dtype.kind == "O" and not present.all():
         given = np.array(given.tolist())  # such as texts beside None, or numbers that pandas kept as objects
     codes, classes = read_classes(given, len(given), estimator)
     every = torch.full((n_rows,), -1)
@@ -175,12 +210,27 @@ def read_weights(sample_weight: Any, n_rows: int) -> Tensor:
     return relative / relative[relative > 0].mean()
 
 
-def read_class_weights(class_weight: Any, classes: npt.NDArray[Any], codes: Tensor) -> Tensor:
-    """Returns the weight (K) of each class, 1 for a class without rows; raises unless all are positive."""
-    labels = classes[codes.numpy()]
-    with np.errstate(divide="ignore"):  # a class may have no row of positive weight
-        weights = compute_class_weight(class_weight, classes=classes, y=labels)
-    weights = np.where(np.isin(classes, labels), weights, 1.0)
+def unequal(weights: Tensor) -> npt.NDArray[np.float64] | None:
+    """Returns the weights of rows as an array; None if all are equal, as if there were none."""
+    return None if bool((weights == weights[0]).all()) else weights.double().numpy()
+
+
+def read_class_weights(
+    class_weight: Any, classes: npt.NDArray[Any], codes: Tensor, row_weights: Tensor | None = None
+) -> Tensor:
+    """Returns the weight (K) of each class, 1 for a class without rows; raises unless all are positive.
+
+    The classes of rows are `codes` (N), -1 where they are not known. For ``"balanced"``, rows count by
+    their weights (N).
+    """
+    known = codes >= 0
+    rows = torch.ones(len(codes), dtype=torch.float64) if row_weights is None else row_weights.double()
+    totals = torch.bincount(codes[known], weights=rows[known], minlength=len(classes)).numpy()
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        weights = totals.sum() / (len(classes) * np.where(totals > 0, totals, 1.0))
+    else:
+        weights = compute_class_weight(class_weight, classes=classes, y=classes[codes[known].numpy()])
+    weights = np.where(totals > 0, weights, 1.0)
     if not (np.isfinite(weights).all() and (weights > 0).all()):
         raise ValueError(f"class_weight must hold positive numbers, got {class_weight!r}.")
     return torch.from_numpy(np.asarray(weights, dtype=np.float64))

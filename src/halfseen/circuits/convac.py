@@ -131,8 +131,8 @@ class ImageCircuitEstimator(TrainingParameters, TableEstimator):
     ) -> tuple[Circuit, History]:
         """Returns a circuit trained on images (N, D) with classes, -1 where unknown, and its history."""
         circuit = Circuit(structure, patch_likelihood(self._modelled, structure, self.pixels)).float()
-        known = train.target[train.target != UNKNOWN]
-        counts = torch.bincount(known, minlength=len(circuit.log_prior)) + 1.0
+        known = train.target != UNKNOWN
+        counts = torch.bincount(train.target[known], train.weight[known], len(circuit.log_prior)).float() + 1
         circuit.log_prior.copy_((counts / counts.sum()).log())
         grids = shifted_grids(self.image_planes_, self.shifts)
         cluster_patches(circuit, seen_through(train.rows, grids[0]), generator)
@@ -321,6 +321,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     beta: float = 8.0
     max_dropped: float = 0.9
     shape: Any = None
+    class_weight: Any = None
 
     circuit_: Circuit = field(init=False)  # fitted attributes are no parameters
     evidence_weight_: EvidenceWeight = field(init=False)
@@ -351,7 +352,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         if self.shifts:
             raise ValueError(f"shifts are of images: shifts must be 0 with shape, got {self.shifts!r}.")
 
-    def fit(self, X: Any, y: Any) -> "ConvACClassifier":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ConvACClassifier":
         """Trains the circuit on images and their classes.
 
         Parameters
@@ -360,6 +361,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
             Missing pixels are NaN. With `shape`, series of shape (n_series, T, d).
         y : array-like of shape (n_images,)
             The classes; None or NaN where they are not known.
+        sample_weight : array-like of shape (n_images,), optional
+            Relative weights of the images: doubling all weights changes nothing.
         """
         self._check_parameters()
         check_number("beta", self.beta, lambda v: 0 <= v < np.inf, "at least 0 and finite")
@@ -374,11 +377,10 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
             learn=self._learn,
             calibrate=self._calibrate,
         )
-        return fit_predictor(self, steps, X, y)
+        return fit_predictor(self, steps, X, y, sample_weight)
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
-        labels, classes = read_partial_classes(y, n_rows, self)
-        return labels[counted], {"_plain_classes": classes.to_plain()}
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:
+        return self._read_classes(*read_partial_classes(y, weights, self), weights)
 
     def _encode_rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[LabelledRows, Fitted]:
         features = pixel_features(self._modelled, codes)

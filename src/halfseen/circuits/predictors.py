@@ -184,6 +184,7 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     n_channels: int | Sequence[int] = (64, 128, 256, 512)
     _: KW_ONLY
     noise: float = 0.15
+    class_weight: Any = None
 
     evidence_weight_: EvidenceWeight = field(init=False)  # a fitted attribute, no parameter
 
@@ -232,9 +233,8 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         weight = fit_evidence_weight(scores_of, circuit.log_prior, held, owners, generator)
         return {"evidence_weight_": weight}
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
-        labels, classes = read_partial_classes(y, n_rows, self)
-        return labels[counted], {"_plain_classes": classes.to_plain()}
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:
+        return self._read_classes(*read_partial_classes(y, weights, self), weights)
 
     def _rows(self, batch: Incomplete, target: Tensor, weight: Tensor) -> LabelledRows:
         return Labelled(batch.to(torch.float32), target, weight.float())
@@ -247,8 +247,8 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         n_classes = len(self.classes_)
         likelihood = column_likelihood(self._modelled, self._features, train.rows.to(torch.float64))
         circuit = Circuit(structure, likelihood).float()
-        known = train.target[train.target != UNKNOWN]
-        counts = torch.bincount(known, minlength=n_classes) + 1.0
+        known = train.target != UNKNOWN
+        counts = torch.bincount(train.target[known], train.weight[known], n_classes).float() + 1.0
         circuit.log_prior.copy_((counts / counts.sum()).log())
         spread_leaves(circuit, train.rows, generator)
         resemble_rows(circuit, train.rows, generator, train.target)
@@ -341,11 +341,11 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
         unknown = batch.x.new_zeros(len(batch), len(self._target_scaler.loc))
         return batch.beside(Incomplete(unknown, torch.zeros_like(unknown, dtype=torch.bool)))
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Any, Fitted]:
+    def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Any, Fitted]:
         numbers, one_dimensional = read_partial_numbers(y, n_rows, self)
         scaler = Standardizer.fit(numbers)
         scaled = Incomplete(scaler.forward(numbers.x), numbers.observed)
-        return scaled[counted], {"_one_dimensional": one_dimensional, "_target_scaler": scaler}
+        return scaled[weights > 0], {"_one_dimensional": one_dimensional, "_target_scaler": scaler}
 
     def _rows(self, batch: Incomplete, target: Incomplete, weight: Tensor) -> LabelledRows:
         return Labelled(batch.beside(target).to(torch.float32), target.x.float(), weight.float())

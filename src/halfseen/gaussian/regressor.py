@@ -11,11 +11,12 @@ from halfseen._threads import task_threads
 from halfseen.base.parameters import TARGETS, documented_fit
 from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
 from halfseen.base.table import map_pieces, rows_at_once
-from halfseen.base.targets import Fitted
+from halfseen.base.targets import Fitted, unequal
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import em_settings, fit_gaussian
+from halfseen.training.supervised import Labelled
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -76,7 +77,7 @@ class GaussianRegressor(ScaledTargetRegressor):
     gaussian_: Gaussian = field(init=False)  # a fitted attribute, no parameter
 
     @documented_fit(y=TARGETS)
-    def fit(self, X: Any, y: Any) -> "GaussianRegressor":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GaussianRegressor":
         """Fits the joint Gaussian of inputs and targets."""
         steps = Steps(
             target=self._read_target,
@@ -84,16 +85,21 @@ class GaussianRegressor(ScaledTargetRegressor):
             learn=self._learn,
             needs_columns=False,
         )
-        return fit_predictor(self, steps, X, y)
+        return fit_predictor(self, steps, X, y, sample_weight)
 
-    def _encode_rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[Incomplete, Fitted]:
+    def _encode_rows(
+        self, codes: Incomplete, target: Tensor, weights: Tensor
+    ) -> tuple[Labelled[Incomplete], Fitted]:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
         known = Incomplete(target, torch.ones_like(target, dtype=torch.bool))
-        return features.encode(codes).beside(known), {"_features": features}
+        return Labelled(features.encode(codes).beside(known), target, weights), {"_features": features}
 
-    def _learn(self, train: Incomplete, held: None, plan: None, generator: torch.Generator) -> Fitted:
-        settings = em_settings(train, self.ridge, self.max_iter, self.tol, generator)
-        found = fit_gaussian(train, settings, generator=generator)
+    def _learn(
+        self, train: Labelled[Incomplete], held: None, plan: None, generator: torch.Generator
+    ) -> Fitted:
+        weights = None if unequal(train.weight) is None else train.weight
+        settings = em_settings(train.rows, self.ridge, self.max_iter, self.tol, generator)
+        found = fit_gaussian(train.rows, settings, weights=weights, generator=generator)
         objective = list(found.objective)
         return {"objective_": objective, "n_iter_": len(objective), "gaussian_": found.gaussian}
 

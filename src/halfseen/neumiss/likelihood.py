@@ -260,6 +260,7 @@ class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
     r"""Classification with missing inputs, at random or not.
 
@@ -299,6 +300,8 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
     >>> model.predict([[1.0, 2.0], [np.nan, -1.0]])
     array([ True, False])
     """
+
+    class_weight: Any = None
 
     @property
     def temperature_(self) -> float:

@@ -1,6 +1,7 @@
 """The published NeuMiss networks as estimators, trained end to end on the targets alone."""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import torch
 from sklearn.base import ClassifierMixin
@@ -122,6 +123,7 @@ class NeuMissNetworkRegressor(ScaledTargetRegressor, NeuMissNetworkBase):
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase):
     r"""Classification with missing inputs by a NeuMiss network, trained end to end as published.
 
@@ -149,3 +151,5 @@ class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase)
     >>> bool(model.score(X, y) > 0.8)
     True
     """
+
+    class_weight: Any = None

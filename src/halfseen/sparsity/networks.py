@@ -14,7 +14,7 @@ from torch import Tensor
 from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
 from halfseen.base.parameters import check_number, check_whole, documented_by
 from halfseen.base.predictor import ScaledTargetRegressor
-from halfseen.base.targets import Classes, Fitted, WithClasses, read_class_weights
+from halfseen.base.targets import Classes, Fitted, WithClasses
 from halfseen.data.incomplete import Incomplete
 from halfseen.nn.sparsity import LEARNED, SparsityNormMLP
 from halfseen.training.logistic import fit_scaling
@@ -185,11 +185,11 @@ class SparsityNormClassifier(WithClasses, ClassifierMixin, SparsityNormBase):
         logits = super()._logits(X)  # raises an error if nothing is fitted
         return self._factor * logits + self._offsets
 
-    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
-        target, found = super()._read_target(y, n_rows, counted)
-        classes = Classes.from_plain(found["_plain_classes"])
-        weights = read_class_weights(self.class_weight, classes.labels, target)
-        return target, found | {"_class_weights": weights}
+    def _read_classes(self, codes: Tensor, classes: Classes, weights: Tensor) -> tuple[Tensor, Fitted]:
+        target, found = super()._read_classes(codes, classes, weights)
+        own = Classes.from_plain(found["_plain_classes"]).weights
+        of_classes = torch.ones(len(classes), dtype=torch.float64) if own is None else torch.from_numpy(own)
+        return target, found | {"_class_weights": of_classes}
 
     def _weighted(self, rows: Labelled[Incomplete]) -> Labelled[Incomplete]:
         return Labelled(rows.rows, rows.target, rows.weight * self._class_weights[rows.target].float())

@@ -5,6 +5,7 @@ Beside what `halfseen.testing.laws` names, a law takes ``predictor``, which is f
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.utils.validation import has_fit_parameter
 
 from halfseen.testing.laws import (
     Law,
@@ -83,6 +84,44 @@ def values_under_the_mask_are_never_read(make):
         found = predictions(fit_quietly(make(), masked, target), masked)
         for answer, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(answer, other, err_msg=f"{under} is under the mask")
+
+
+@law()
+def weights_of_rows_are_relative(make):
+    """Equal weights are no weights, and doubling all weights changes nothing, if `fit` takes weights."""
+    if has_fit_parameter(make(), "sample_weight"):
+        X, target, weights = _weighted_rows(make)
+        for one, other in ((None, np.full(len(X), 3.0)), (weights, 2.0 * weights)):
+            first, second = (_answers(make, X, target, chosen, X) for chosen in (one, other))
+            _assert_equal(first, second, "weights were multiplied")
+
+
+@law()
+def a_row_of_weight_zero_is_as_good_as_absent(make):
+    """Neither the values nor the target of a row with zero weight matter, not even as a further class."""
+    if has_fit_parameter(make(), "sample_weight"):
+        X, target, weights = _weighted_rows(make)
+        counted = weights > 0.5
+        unlike = np.where(counted, target, "other" if is_classifier(make()) else 1e6)
+        first = _answers(make, X[counted], target[counted], weights[counted], X)
+        second = _answers(make, X, unlike, np.where(counted, weights, 0.0), X)
+        _assert_equal(first, second, "rows of weight zero were added")
+
+
+def _weighted_rows(make):
+    """Returns inputs, targets and weights of a few rows."""
+    rng = np.random.default_rng(2)
+    X = np.where(rng.random((90, 3)) < 0.2, np.nan, rng.normal(size=(90, 3)))
+    return X, make_target(make(), len(X), seed=3), rng.uniform(0.1, 2.0, size=len(X))
+
+
+def _answers(make, X, target, weights, asked):
+    return predictions(fit_quietly(make(), X, target, sample_weight=weights), asked)
+
+
+def _assert_equal(found, expected, what):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=what)
 
 
 @law("predict_proba")

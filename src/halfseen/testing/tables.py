@@ -191,8 +191,8 @@ def stays_empty(imputer, table, answer):
     return expected
 
 
-def fit_quietly(estimator, *content):
+def fit_quietly(estimator, *content, **arguments):
     """Fits, and does not mind warnings, such as those about columns that are left empty."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HalfseenWarning)
-        return estimator.fit(*content)
+        return estimator.fit(*content, **arguments)

@@ -16,7 +16,7 @@ from halfseen.base.model_file import finite_answer
 from halfseen.base.parameters import check_number, check_whole, documented_by, documented_fit
 from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator
-from halfseen.base.targets import Fitted, WithClasses
+from halfseen.base.targets import Fitted, WithClasses, unequal
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.supervised import Labelled
@@ -56,10 +56,10 @@ class _Boosting(TableEstimator):
     _constants: npt.NDArray[np.float64] = field(init=False)
 
     @documented_fit()
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Grows the trees."""
         check_tree_parameters(self)
-        return fit_predictor(self, steps_of(self, self._encode_rows, self._grow), X, y)
+        return fit_predictor(self, steps_of(self, self._encode_rows, self._grow), X, y, sample_weight)
 
     def _encode_rows(
         self, codes: Incomplete, target: Tensor, weights: Tensor
@@ -78,12 +78,13 @@ class _Boosting(TableEstimator):
     ) -> Fitted:
         """Grows the trees on rows whose inputs are numbers with NaN."""
         inputs, levels = self._split(train.rows)
+        weight = unequal(train.weight)
         statistics, others = TargetStatistics.none(), np.zeros((len(inputs), 0))
         if self._many:
             shares = self._target_numbers(train.target)
-            statistics, others = fit_without_leakage(levels, self._many, shares, self.seed_)
+            statistics, others = fit_without_leakage(levels, self._many, shares, self.seed_, weight)
         grow = self._growth.regress if self.capabilities.predicts == "numbers" else self._growth.classify
-        forest, constants = grow(np.c_[inputs, others], train.target.numpy(), self._categorical)
+        forest, constants = grow(np.c_[inputs, others], train.target.numpy(), self._categorical, weight)
         return {"_statistics": statistics, "_forest": forest, "_constants": constants}
 
     def _target_numbers(self, target: Tensor) -> npt.NDArray[np.float64]:
@@ -199,6 +200,7 @@ class BoostingRegressor(EqualWidthRegressor, _Boosting):
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
     r"""Classification by boosted trees that send missing values to one side of each split.
 
@@ -226,6 +228,8 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
     >>> model.predict([[0.6, 0.1], [0.2, 0.1], [np.nan, 0.1]])
     array(['high', 'low', 'high'], dtype='<U4')
     """
+
+    class_weight: Any = None
 
     def _logits(self, X: Any) -> Tensor:
         return as_logits(self._scores(X))

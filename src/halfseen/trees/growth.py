@@ -40,27 +40,32 @@ class Growth:
     n_categories: int
     seed: int
 
-    def regress(self, X: Floats, y: Floats, categorical: Sequence[int]) -> tuple[Forest, Floats]:
-        """Returns trees whose sums predict y (N), and the constant (1) to add."""
+    def regress(
+        self, X: Floats, y: Floats, categorical: Sequence[int], weight: Floats | None = None
+    ) -> tuple[Forest, Floats]:
+        """Returns trees whose sums predict y (N), and the constant (1) to add; rows may have weights (N)."""
         if not self._can_split(len(X)):
-            return Forest.empty(), np.array([y.mean()])
+            return Forest.empty(), np.array([np.average(y, weights=weight)])
         columns = _Columns.of(X, categorical)
         booster = HistGradientBoostingRegressor(**self._settings(columns, len(X), 1))
-        return self._grown(booster, columns, y)
+        return self._grown(booster, columns, y, weight)
 
-    def classify(self, X: Floats, y: Integers, categorical: Sequence[int]) -> tuple[Forest, Floats]:
+    def classify(
+        self, X: Floats, y: Integers, categorical: Sequence[int], weight: Floats | None = None
+    ) -> tuple[Forest, Floats]:
         """Returns trees whose sums are scores of the classes y (N), and the constants (K) to add.
 
-        For two classes there is one score, the logit of the second class.
+        For two classes there is one score, the logit of the second class. Rows may have weights (N).
         """
-        counts = np.unique(y, return_counts=True)[1]
+        place = np.unique(y, return_inverse=True)[1]
+        counts = np.bincount(place, weight)
         n_classes = len(counts)
         if n_classes > 1 and not self._can_split(len(X)):
-            logs = np.log(counts / len(y))
+            logs = np.log(counts / counts.sum())
             return Forest.empty(), np.diff(logs) if n_classes == 2 else logs - logs.mean()
         columns = _Columns.of(X, categorical)
         booster = HistGradientBoostingClassifier(**self._settings(columns, len(X), n_classes))
-        return self._grown(booster, columns, y)
+        return self._grown(booster, columns, y, weight)
 
     def _can_split(self, n_rows: int) -> bool:
         """Whether a tree can have two leaves; trees of one leaf add nothing to the constants."""
@@ -82,10 +87,10 @@ class Growth:
         }
 
     def _grown(
-        self, booster: object, columns: "_Columns", y: npt.NDArray[np.generic]
+        self, booster: object, columns: "_Columns", y: npt.NDArray[np.generic], weight: Floats | None
     ) -> tuple[Forest, Floats]:
         with one_openmp_thread():
-            booster.fit(columns.X, y)  # type: ignore[attr-defined]
+            booster.fit(columns.X, y, sample_weight=weight)  # type: ignore[attr-defined]
         trees = [tree for several in booster._predictors for tree in several]  # type: ignore[attr-defined]
         constants = np.ravel(booster._baseline_prediction).astype(np.float64)  # type: ignore[attr-defined]
         return Forest.joined([self._as_forest(tree, columns) for tree in trees]), constants

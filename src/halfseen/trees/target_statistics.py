@@ -50,7 +50,9 @@ class TargetStatistics:
         return cls({}, np.zeros(0))
 
     @classmethod
-    def fit(cls, levels: Floats, sizes: Mapping[int, int], target: Floats) -> "TargetStatistics":
+    def fit(
+        cls, levels: Floats, sizes: Mapping[int, int], target: Floats, weight: Floats | None = None
+    ) -> "TargetStatistics":
         """Learns the statistics of targets (N, Q) by level.
 
         Parameters
@@ -61,14 +63,17 @@ class TargetStatistics:
             The columns and their numbers of levels, in the order of `levels`.
         target : array of shape (N, Q)
             What is averaged.
+        weight : array of shape (N), optional
+            How much each row counts.
         """
-        prior = target.mean(axis=0)
+        weight = np.ones(len(target)) if weight is None else weight
+        prior = np.average(target, axis=0, weights=weight)
         tables = {}
         for r, (column, n_levels) in enumerate(sizes.items()):
             known = ~np.isnan(levels[:, r])
             place = levels[known, r].astype(np.int64)
-            counts = np.bincount(place, minlength=n_levels)[:, None]
-            away = target[known] - prior
+            counts = np.bincount(place, weight[known], n_levels)[:, None]
+            away = weight[known, None] * (target[known] - prior)
             sums = np.stack([np.bincount(place, away[:, q], n_levels) for q in range(len(prior))], axis=1)
             tables[column] = prior + sums / (counts + PRIOR_ROWS)
         return cls(tables, prior)
@@ -118,9 +123,11 @@ class TargetStatistics:
 
 
 def fit_without_leakage(
-    levels: Floats, sizes: Mapping[int, int], target: Floats, seed: int
+    levels: Floats, sizes: Mapping[int, int], target: Floats, seed: int, weight: Floats | None = None
 ) -> tuple[TargetStatistics, Floats]:
     """Returns the statistics of all rows, and for each row those of the other folds (N, R * Q).
+
+    Rows may have weights (N).
 
     Examples
     --------
@@ -131,13 +138,17 @@ def fit_without_leakage(
     >>> bool(others[2, 0] == target[[0, 1, 3]].mean())  # the only row of its level
     True
     """
+    weight = np.ones(len(levels)) if weight is None else weight
     fold = np.random.default_rng(seed).permutation(len(levels)) % N_FOLDS
     others = np.zeros((len(levels), len(sizes) * target.shape[1]))
     for f in np.unique(fold):
         own = fold == f
-        learned = TargetStatistics.fit(levels[~own], sizes, target[~own]) if not own.all() else None
-        others[own] = target[own].mean() if learned is None else learned.values(levels[own])
-    return TargetStatistics.fit(levels, sizes, target), others
+        if own.all():
+            others[own] = target[own].mean()
+        else:
+            learned = TargetStatistics.fit(levels[~own], sizes, target[~own], weight[~own])
+            others[own] = learned.values(levels[own])
+    return TargetStatistics.fit(levels, sizes, target, weight), others
 
 
 def as_indicators(place: Integers, n_classes: int) -> Floats:

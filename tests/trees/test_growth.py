@@ -1,0 +1,39 @@
+"""Growing trees with weights of rows."""
+
+import numpy as np
+import pytest
+
+from halfseen.trees.growth import Growth
+from halfseen.trees.target_statistics import TargetStatistics
+
+
+def rows(n_rows=120):
+    rng = np.random.default_rng(0)
+    X = rng.integers(6, size=(n_rows, 3)).astype(float)  # few values, between which all thresholds are
+    X[rng.random(X.shape) < 0.2] = np.nan
+    return X, np.nansum(X, axis=1) + rng.normal(size=n_rows), rng.integers(0, 4, size=n_rows)
+
+
+@pytest.mark.parametrize("least", [1, 1000])  # rows in a leaf, which are counted without weights
+@pytest.mark.parametrize("kind", ["regress", "classify"])
+def test_whole_weights_are_repeated_rows(kind, least):
+    X, y, weights = rows()
+    y = y if kind == "regress" else np.digitize(y, [6.0, 9.0])
+    kept = weights > 0
+    grow = getattr(Growth(20, 0.3, 8, least, 1, seed=0), kind)
+    trees, constants = grow(X[kept], y[kept], [], weights[kept].astype(float))
+    others, expected = grow(X.repeat(weights, axis=0), y.repeat(weights), [])
+    np.testing.assert_allclose(constants, expected, atol=1e-6)
+    n_scores = len(constants)
+    seen = X[kept]  # rows of weight zero may have values that are in no other row
+    np.testing.assert_allclose(trees.sums(seen, n_scores), others.sums(seen, n_scores), atol=1e-4)
+    plain, _ = grow(seen, y[kept], [])
+    assert least > 1 or np.abs(plain.sums(seen, n_scores) - trees.sums(seen, n_scores)).max() > 0.1
+
+
+def test_whole_weights_are_repeated_rows_in_the_means_of_levels():
+    X, y, weights = rows()
+    levels, target = X[:, :1], y[:, None]
+    found = TargetStatistics.fit(levels, {0: 6}, target, weights.astype(float))
+    repeated = TargetStatistics.fit(levels.repeat(weights, axis=0), {0: 6}, target.repeat(weights, axis=0))
+    np.testing.assert_allclose(found.tables[0], repeated.tables[0])
