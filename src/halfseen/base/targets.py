@@ -101,10 +101,12 @@ class WithClasses(Saveable):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the class of each row of `X` whose probability, times its weight, is largest."""
+        scores = self.predict_proba(X)  # raises an error if nothing is fitted
         weights = Classes.from_plain(self._plain_classes).weights
-        if weights is None:
-            return self._labels_of(self.predict_proba(X))
-        return self._labels_of(self.predict_log_proba(X) + np.log(weights))
+        if weights is not None:
+            with np.errstate(divide="ignore"):  # a class may have no probability at all
+                scores = np.log(scores) + np.log(weights)
+        return self._labels_of(scores)
 
     def _labels_of(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Returns the class with the largest score (N, K); of those within `TIE` of it, the first."""
@@ -182,9 +184,13 @@ def read_partial_classes(y: Any, weights: Tensor, estimator: object) -> tuple[Te
     return every, classes
 
 
-def read_partial_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Incomplete, bool]:
-    """Returns numeric targets (N, T), some of which may be missing, and whether y has one dimension."""
+def read_partial_numbers(y: Any, weights: Tensor, estimator: object) -> tuple[Incomplete, bool]:
+    """Returns numeric targets (M, T) of the rows with a positive weight (N), and whether y has one dimension.
+
+    Some of the targets may be missing.
+    """
     _require(y, estimator)
+    n_rows, counted = len(weights), (weights > 0).numpy()
     array = check_array(
         check_not_masked(y, "y"),
         input_name="y",
@@ -193,9 +199,10 @@ def read_partial_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Incomp
         ensure_all_finite="allow-nan",
     )
     check_consistent_length(np.empty(n_rows), array)
-    if np.isnan(array).reshape(n_rows, -1).all(axis=0).any():
+    numbers = array.reshape(n_rows, -1)[counted]
+    if np.isnan(numbers).all(axis=0).any():
         raise ValueError(f"{type(estimator).__name__} needs targets: all values of y are missing.")
-    return Incomplete.from_array(array.reshape(n_rows, -1)), array.ndim == 1
+    return Incomplete.from_array(numbers), array.ndim == 1
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Tensor:

@@ -342,10 +342,10 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
         return batch.beside(Incomplete(unknown, torch.zeros_like(unknown, dtype=torch.bool)))
 
     def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Any, Fitted]:
-        numbers, one_dimensional = read_partial_numbers(y, n_rows, self)
+        numbers, one_dimensional = read_partial_numbers(y, weights, self)
         scaler = Standardizer.fit(numbers)
         scaled = Incomplete(scaler.forward(numbers.x), numbers.observed)
-        return scaled[weights > 0], {"_one_dimensional": one_dimensional, "_target_scaler": scaler}
+        return scaled, {"_one_dimensional": one_dimensional, "_target_scaler": scaler}
 
     def _rows(self, batch: Incomplete, target: Incomplete, weight: Tensor) -> LabelledRows:
         return Labelled(batch.beside(target).to(torch.float32), target.x.float(), weight.float())
