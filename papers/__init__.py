@@ -44,7 +44,7 @@ _MODULES = (
     circuits.digit_pairs,
     circuits.mnist,
     circuits.figure3,
-    circuits.shallow,
+    circuits.figure4,
     circuits.tables,
 )
 

@@ -97,7 +97,13 @@ def robust_loss(x: Floats, signs: Floats, n_deleted: int, coef: Floats, intercep
 def descend(
     x: Floats, signs: Floats, n_deleted: int, bound: float, n_steps: int = N_STEPS
 ) -> tuple[Floats, float]:
-    """Returns the weights and the intercept with the least robust loss of all steps."""
+    """Returns the weights and the intercept with the least robust loss of all steps.
+
+    Features that are zero in all rows have weight zero, and take no part in the steps.
+    """
+    used = (x != 0).any(axis=0)
+    length = bound * np.sqrt(x.shape[1])  # of the first step
+    found, x = np.zeros(x.shape[1]), x[:, used]
     coef, intercept = np.zeros(x.shape[1]), 0.0
     best = (np.inf, coef, intercept)
     for step in range(n_steps):
@@ -107,11 +113,12 @@ def descend(
             best = (loss, coef, intercept)
         pull = np.where(losses > 0, signs, 0.0) / len(x)  # (N)
         slope, shift = pull @ np.where(kept, x, 0.0), pull.sum()
-        rate = bound * np.sqrt(x.shape[1]) / (np.hypot(np.linalg.norm(slope), shift) + 1e-12)
+        rate = length / (np.hypot(np.linalg.norm(slope), shift) + 1e-12)
         rate /= np.sqrt(step + 1.0)
         coef = np.clip(coef + rate * slope, -bound, bound)
         intercept = intercept + rate * float(shift)
-    return best[1], best[2]
+    found[used] = best[1]
+    return found, best[2]
 
 
 def _margins(

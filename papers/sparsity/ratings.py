@@ -38,11 +38,11 @@ ensemble, are trained on subsets; all others read all ratings, as published.
 No network is shrunk towards the offsets, which is the default of the library but not published. CF-NADE and
 matrix factorisation have otherwise default settings, of which two or three were tried on the split of seed
 0. The constant of the normalisation is the mean number of ratings, except where it is 500, as in the paper's
-CF-NADE (footnote 7), at scale "paper". The factorisation and the ensemble do not depend on what rows are;
+CF-NADE (footnote 7). The factorisation and the ensemble do not depend on what rows are;
 they stand with the rows of users. The controls are centring, one constant factor of the same mean, the mask
 as further inputs, and layer normalisation. The scale "small" has five splits of the comparison of AutoRec
-with and without normalisation, three of the controls, and one of all others. The claims about
-CF-NADE with K = 500 are the paper's table 1; they were added before any run of them, and none is stored.
+with and without normalisation, three of the controls and of CF-NADE with K = 500 on MovieLens 100K, and one
+of all others. The claims about CF-NADE with K = 500 are the paper's table 1; they were added before any run.
 """
 
 from collections.abc import Callable
@@ -222,8 +222,9 @@ _SINGLE = (
     + Budget.grid(1, models=[OFFSETS, BOTH, BOTH_SUBSETS], data=[FOLD, LARGE], rows=["user"])
     + Budget.grid(1, models=[PLAIN], data=[LARGE], rows=["item"])
     + Budget.grid(1, models=[CENTRED], data=[LARGE], rows=["user"])
-    + Budget.grid(1, models=[NADE, NADE_SN, FACTORS, ENSEMBLE], data=[SMALL], rows=["user"])
+    + Budget.grid(1, models=[NADE_SN, FACTORS, ENSEMBLE], data=[SMALL], rows=["user"])
     + Budget.grid(1, models=[FACTORS, ENSEMBLE, NADE_SN], data=[LARGE], rows=["user"])
+    + Budget.grid(3, models=[NADE, NADE_500], data=[SMALL], rows=["item", "user"])
 )
 _ITEM, _USER = {"data": SMALL, "rows": "item"}, {"data": SMALL, "rows": "user"}
 _LARGE_ITEM, _LARGE_USER = {"data": LARGE, "rows": "item"}, {"data": LARGE, "rows": "user"}

@@ -30,7 +30,7 @@ LOADING = {
     "circuit-classifier": circuit_classifier,
     "convac-mnist": convac_mnist,
     "convac-figure3": convac_figure3,
-    "convac-shallow": convac_figure3,
+    "convac-figure4": convac_figure3,
     "sparsity": sparsity,
     "sparsity-optimisers": sparsity,
     "sparsity-tuned": sparsity,

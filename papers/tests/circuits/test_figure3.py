@@ -31,7 +31,7 @@ def test_the_table_is_the_papers():
 
 
 def test_test_images_are_the_same_at_every_rate(shared_data):
-    task = make_task({"images": 50, "epochs": 1}, 0)
+    task = make_task({"images": 50, "tested": 50, "epochs": 1}, 0)
     assert task.train.shape == (50, 28, 28)
     for rate in RATES:
         images = task.test[rate_metric(rate)]
