@@ -64,10 +64,11 @@ def test_coefficients_and_effects_have_the_gaussian_posterior_of_the_whole_syste
     design, grouping, y = rows
     used = torch.ones(14, dtype=torch.bool)
     used[[1, 6, 9]] = False
+    used = used[None]
     prior, variance = torch.tensor([1e-6, 0.1, 2.0], dtype=torch.float64), 0.7
     covariance = torch.tensor([[0.5, 0.2], [0.2, 0.4]], dtype=torch.float64)
-    mean, spread = _dense_posterior(design[0], grouping, y[0], used, prior, variance, covariance)
-    places, some = torch.arange(3), design[:, used]
+    mean, spread = _dense_posterior(design[0], grouping, y[0], used[0], prior, variance, covariance)
+    places, some = torch.arange(3), design[:, used[0]]
     products = cross_products(some.mT @ some, design, places, grouping, used)
     known = torch.where(used, y, 0.0)
     with_target = (known.unsqueeze(1) @ design)[:, 0], grouping.sums(known.unsqueeze(-1) * grouping.inputs)
@@ -89,7 +90,7 @@ def test_covariances_have_the_mean_of_the_inverse_wishart_distribution():
         [[1.0, 0.5], [-1.0, 0.2], [0.3, -0.4], [9.0, 9.0], [0.1, 0.1], [0.5, -1.0]]
     ).double()
     used = torch.tensor([True, True, True, False, True, True])
-    drawn = draw_covariance(effects.expand(n_chains, -1, -1), used, Noise(0, range(n_chains)))
+    drawn = draw_covariance(effects.expand(n_chains, -1, -1), used[None], Noise(0, range(n_chains)))
     own = effects[used]
     scale = own.mT @ own + EFFECT_VARIANCE * torch.eye(2)
     freedom = len(own) + 2 + EXTRA_FREEDOM
@@ -132,7 +133,7 @@ def test_gibbs_steps_have_the_posterior_of_both_variances():
     prior = np.array([0.05, 0.1])
     n_chains = 2_000
     grouping = GroupedRows(torch.from_numpy(group), 8, torch.ones(40, 1, dtype=torch.float64))
-    every, places = torch.ones(40, dtype=torch.bool), torch.arange(2)
+    every, places = torch.ones(1, 40, dtype=torch.bool), torch.arange(2)
     part = MixedRegression(grouping, every, torch.from_numpy(prior), n_chains, latent=False)
     z, noise = torch.from_numpy(design).expand(n_chains, -1, -1), Noise(0, range(n_chains))
     products = cross_products(z.mT @ z, z, places, grouping, every)
@@ -167,9 +168,9 @@ def test_latent_regressions_recover_effects_of_levels():
     scores = 0.8 * z + effects[group] + rng.normal(size=1200)
     levels = torch.from_numpy(np.where(scores > 0, 0, 1))
     grouping = GroupedRows(group, 60, torch.ones(1200, 1, dtype=torch.float64))
-    part = LevelRegressions(grouping, levels, 2, torch.full((2,), 0.16).double(), 4)
+    part = LevelRegressions(grouping, 2, torch.full((2,), 0.16).double(), 4)
     design = torch.from_numpy(np.c_[np.ones(1200), z]).expand(4, -1, -1)
-    part.sweep(design, torch.arange(2), 60, Noise(0, range(4)))
+    part.sweep(levels[None], design, torch.arange(2), 60, Noise(0, range(4)))
     coefficients, drawn = part.drawn()
     assert abs(float(coefficients[:, 1].mean()) - 0.8) < 0.2
     assert float(drawn.covariance.mean()) == pytest.approx(1.0, abs=0.5)

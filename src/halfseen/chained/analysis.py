@@ -38,6 +38,7 @@ from halfseen.chained.effects import (
 )
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.mixed_outcome import MixedOutcome
 from halfseen.chained.regressions import (
     LogisticPosterior,
     Model,
@@ -69,7 +70,7 @@ class OutcomeDraw:
     scale : (S), the residual standard deviations of a linear analysis.
     loc, unit : (Q), the standardisation of the terms.
     hazard : the cumulative baseline hazards of a Cox model, whose constant is 0.
-    effects : the effects of groups on the outcome of a linear analysis.
+    effects : the effects of groups on the linear predictor.
     """
 
     coefficients: Tensor
@@ -154,10 +155,12 @@ class Response:
     ------
     y : (S, R, 1), numbers, counts, levels, or whether there was an event.
     exposure : (S, R, 1), what the expected number of events is proportional to.
+    offset : (S, R, 1), the effects of groups on the linear predictor.
     """
 
     y: Tensor
     exposure: Tensor | float = 1.0
+    offset: Tensor | float = 0.0
 
 
 class CompatibleModel:
@@ -174,7 +177,7 @@ class CompatibleModel:
     units : pair of Tensor
         (Q), the means and deviations by which the terms of the analysis are standardised.
     groups : GroupedRows, optional
-        The groups of the rows of `fit`, if they have effects on the outcome of a linear analysis.
+        The groups of the rows of `fit`, if they have effects on the outcome.
     """
 
     def __init__(
@@ -187,6 +190,7 @@ class CompatibleModel:
     ) -> None:
         self.groups = groups
         self.mixed: MixedRegression | None = None
+        self.mixed_outcome: MixedOutcome | None = None
         self.analysis, self.columns, self.inputs, self.units = analysis, columns, inputs, units
         self.posterior: LogisticPosterior | None = None
         self.risk: RiskSets | None = None
@@ -211,7 +215,7 @@ class CompatibleModel:
             every, places = torch.ones(y.shape[1], dtype=torch.bool), torch.arange(width)
             scaled = (y - centre) / size
             if self.groups is not None:
-                return self._draw_mixed(design, scaled, (centre, size), prior, self.groups, noise)
+                return self._draw_mixed_linear(design, scaled, (centre, size), prior, self.groups, noise)
             drawn = draw_linear(design.mT @ design, design, places, scaled, every, prior, noise)
             coefficients = drawn.coefficients * size
             coefficients[:, :1] += centre
@@ -223,10 +227,25 @@ class CompatibleModel:
             if self.analysis.family == "poisson"
             else MultinomialModel(1 - y.long(), 2, prior)  # the last level is the reference
         )
+        if self.groups is not None:
+            return self._draw_mixed(model, design, y, prior, self.groups, noise)
         found = self._draw_coefficients(model, design, noise)
         return OutcomeDraw(found, torch.ones(len(y), dtype=torch.float64), loc, unit)
 
     def _draw_mixed(
+        self, model: Model, design: Tensor, y: Tensor, prior: Tensor, groups: GroupedRows, noise: Noise
+    ) -> OutcomeDraw:
+        """Draws the parameters of a logistic or Poisson analysis with effects of groups on the outcome."""
+        n_sweeps = SWEEPS
+        if self.mixed_outcome is None:
+            n_sweeps, start = FIRST_SWEEPS, find_mode(model, design)
+            self.mixed_outcome = MixedOutcome(groups, self.analysis.family, prior, start)
+        for _ in range(n_sweeps):
+            self.mixed_outcome.sweep(design, y, noise)
+        drawn, scale = self.mixed_outcome, torch.ones(len(y), dtype=torch.float64)
+        return OutcomeDraw(drawn.coefficients, scale, *self.units, None, drawn.drawn())
+
+    def _draw_mixed_linear(
         self,
         design: Tensor,
         scaled: Tensor,
@@ -237,7 +256,7 @@ class CompatibleModel:
     ) -> OutcomeDraw:
         """Draws the parameters of a linear analysis with effects of groups on the outcome (S, N)."""
         centre, size = units
-        every, places = torch.ones(scaled.shape[1], dtype=torch.bool), torch.arange(design.shape[-1])
+        every, places = torch.ones(1, scaled.shape[1], dtype=torch.bool), torch.arange(design.shape[-1])
         n_sweeps = SWEEPS
         if self.mixed is None:
             self.mixed, n_sweeps = (
@@ -283,16 +302,16 @@ class CompatibleModel:
             return torch.ones_like(cells[..., 0])
         return (cells[..., self.analysis.event] > 0.5).to(torch.float64)
 
-    def response(self, cells: Tensor, drawn: OutcomeDraw) -> Response:
-        """Returns what is known of the outcomes of rows (S, R, C)."""
+    def response(self, cells: Tensor, drawn: OutcomeDraw, offset: Tensor | None = None) -> Response:
+        """Returns what is known of the outcomes of rows (S, R, C), with effects of their groups (S, R)."""
         y = cells[..., self.analysis.outcome]
         if drawn.hazard is None:
-            return Response(y.unsqueeze(-1))
+            return Response(y.unsqueeze(-1), offset=0.0 if offset is None else offset.unsqueeze(-1))
         return Response(self._events(cells).unsqueeze(-1), drawn.hazard.at(y).unsqueeze(-1))
 
     def log_density(self, response: Response, index: Tensor, drawn: OutcomeDraw) -> Tensor:
         """Returns the log density (S, *) of outcomes with this linear predictor, up to a constant per row."""
-        y = response.y
+        y, index = response.y, index + response.offset
         if self.analysis.family == "linear":
             scale = drawn.scale.reshape(-1, *[1] * (index.ndim - 1))
             return -0.5 * ((y - index) / scale).square()
@@ -330,7 +349,7 @@ class CompatibleModel:
         uniforms : Tensor
             (S, R, N_UNIFORMS), the source of noise.
         offset : Tensor, optional
-            (S, R), the effects of groups on the outcome of a linear analysis.
+            (S, R), the effects of groups on the outcome.
 
         Returns
         -------
@@ -340,10 +359,7 @@ class CompatibleModel:
         column = self.inputs.columns[c]
         if c == self.analysis.outcome:
             return self._draw_outcome(column, cells, drawn, margins, uniforms, offset)
-        if offset is not None:
-            cells = cells.clone()
-            cells[..., self.analysis.outcome] -= offset
-        y = self.response(cells, drawn)
+        y = self.response(cells, drawn, offset)
         others = [cells[..., k].unsqueeze(-1) for k in range(cells.shape[-1])]
         if column.role != Role.NUMBER:
             return self._draw_levels(column, others, y, predicted[0], drawn, uniforms[..., 0])

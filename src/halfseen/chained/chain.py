@@ -407,7 +407,7 @@ class Chains:
             return self._visit_grouped(c, self.groups, without, refresh=refresh, keep=keep)
         # A model of a covariate without the outcome is not that of the rows in which it is observed, if its
         # values are missing through the outcome: it is fitted to all rows, with the values drawn before.
-        every = self.compatible is not None and self.compatible.is_covariate(c)
+        every = self._is_covariate(c)
         if self.equations[c].column.role == Role.NUMBER:
             drawn = self._draw_linear(c, without, every=every)
         else:
@@ -415,6 +415,9 @@ class Chains:
         if len(self.missing[c]) and keep:
             self._draw_cells(c, drawn, without)
         return drawn
+
+    def _is_covariate(self, c: int) -> bool:
+        return self.compatible is not None and self.compatible.is_covariate(c)
 
     def _visit_by_method(self, c: int, without: Tensor) -> Parameters:
         """Does what `_visit` does for a column that has a method of its own."""
@@ -476,9 +479,9 @@ class Chains:
         """Draws the parameters of a number with effects of groups, and its scores that are not exact."""
         target, equation = self._target(c), self.equations[c]
         places, n_sweeps = equation.inputs, SWEEPS
-        every = self.compatible is not None and self.compatible.is_covariate(c)  # as in `_visit`
+        every = self._is_covariate(c)  # as in `_visit`
         if c not in self.mixed:
-            known, n_sweeps = self.codes.observed[:, c] | every, FIRST_SWEEPS
+            known, n_sweeps = self.codes.observed[None, :, c] | every, FIRST_SWEEPS
             self.mixed[c] = MixedRegression(rows, known, equation.prior, len(self.design), latent=False)
         part, unused = self.mixed[c], without[:, :, places]
         gram = self.gram[:, places][:, :, places]
@@ -494,14 +497,12 @@ class Chains:
     def _draw_levels(self, c: int, rows: GroupedRows) -> Parameters:
         """Draws the parameters of the sequential regressions of levels with effects of groups."""
         equation, n_sweeps = self.equations[c], SWEEPS
-        column, known = equation.column, self.codes.observed[:, c]
+        column, known = equation.column, self.codes.observed[None, :, c] | self._is_covariate(c)
+        levels = torch.where(known, column.level_of(self.completed[..., c]), -1)
         if c not in self.of_levels:
-            levels = column.level_of(torch.where(known, self.codes.x[:, c], 0.0))
-            levels, n_sweeps = torch.where(known, levels, -1), FIRST_SWEEPS
-            self.of_levels[c] = LevelRegressions(
-                rows, levels, column.n_levels, equation.prior, len(self.design)
-            )
-        self.of_levels[c].sweep(self.design, equation.inputs, n_sweeps, self.noise)
+            n_sweeps, n_chains = FIRST_SWEEPS, len(self.design)
+            self.of_levels[c] = LevelRegressions(rows, column.n_levels, equation.prior, n_chains)
+        self.of_levels[c].sweep(levels, self.design, equation.inputs, n_sweeps, self.noise)
         return Parameters(self.of_levels[c].drawn()[0], None, self.of_levels[c].drawn()[1])
 
     def _draw_in_groups(self, c: int, parameters: Parameters, rows: GroupedRows, without: Tensor) -> Tensor:

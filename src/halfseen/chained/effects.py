@@ -184,7 +184,7 @@ class MixedProducts:
     ------
     inputs : (S, P, P), of the inputs.
     mixed : (S, G, Q, P), of the inputs with effects and the inputs, by group.
-    groups : (G, Q, Q), of the inputs with effects, by group.
+    groups : (S or 1, G, Q, Q), of the inputs with effects, by group.
     """
 
     inputs: Tensor
@@ -195,11 +195,11 @@ class MixedProducts:
 def cross_products(
     gram: Tensor, design: Tensor, places: Tensor, grouping: GroupedRows, rows: Tensor
 ) -> MixedProducts:
-    """Returns the cross-products over the rows (N) of a design (S, N, D), of which `places` are used."""
-    inputs = torch.where(rows[:, None], grouping.inputs, 0.0)  # (N, Q)
-    each = [grouping.sums(design * one[:, None])[..., places] for one in inputs.unbind(-1)]
+    """Returns the cross-products over rows (S or 1, N) of a design (S, N, D), of which `places` are used."""
+    inputs = torch.where(rows.unsqueeze(-1), grouping.inputs, 0.0)  # (S or 1, N, Q)
+    each = [grouping.sums(design * one.unsqueeze(-1))[..., places] for one in inputs.unbind(-1)]
     pairs = inputs.unsqueeze(-1) * inputs.unsqueeze(-2)
-    return MixedProducts(gram, torch.stack(each, dim=2), grouping.sums(pairs[None])[0])
+    return MixedProducts(gram, torch.stack(each, dim=2), grouping.sums(pairs))
 
 
 def draw_coefficients(
@@ -246,19 +246,19 @@ def draw_coefficients(
 
 
 def draw_covariance(effects: Tensor, used: Tensor, noise: Noise) -> Tensor:
-    r"""Draws the covariance (S, Q, Q) of effects (S, G, Q), of which those of the groups `used` (G) count.
+    r"""Draws the covariance (S, Q, Q) of effects (S, G, Q); only the groups `used` (S or 1, G) count.
 
     .. math:: \Omega \sim \text{inverse Wishart}\Bigl(s I + \sum_j b_j b_j^T, \; \nu + n\Bigr)
 
     with `EFFECT_VARIANCE` for s, and :math:`\nu` that is `EXTRA_FREEDOM` plus the number of effects.
     """
-    own = effects[:, used]
+    own = torch.where(used.unsqueeze(-1), effects, 0.0)
     n_effects = own.shape[-1]
-    freedom = own.shape[1] + n_effects + EXTRA_FREEDOM
+    freedom = used.sum(dim=1).expand(len(own)) + n_effects + EXTRA_FREEDOM
     scale = own.mT @ own + EFFECT_VARIANCE * torch.eye(n_effects, dtype=own.dtype)
     drawn = own.new_zeros(len(own), n_effects, n_effects)  # Bartlett's factor of a Wishart matrix
     for k in range(n_effects):
-        drawn[:, k, k] = noise.chi_squared(torch.full((len(own),), float(freedom - k))).sqrt()
+        drawn[:, k, k] = noise.chi_squared((freedom - k).to(own.dtype)).sqrt()
         if k:
             drawn[:, k, :k] = noise.normals(k)
     # Ω⁻¹ = L⁻ᵀ B Bᵀ L⁻¹ with scale = L Lᵀ, so that Ω = R Rᵀ with R = L B⁻ᵀ
@@ -275,7 +275,7 @@ class MixedRegression:
     grouping : GroupedRows
         Of all rows.
     rows : Tensor
-        (N), the rows to which the regression is fitted.
+        (S or 1, N), the rows to which the regression is fitted.
     prior : Tensor
         (P), precisions of the coefficients; in rows if rows are few for them, as in `draw_linear`.
     n_chains : int
@@ -287,13 +287,17 @@ class MixedRegression:
     def __init__(
         self, grouping: GroupedRows, rows: Tensor, prior: Tensor, n_chains: int, *, latent: bool
     ) -> None:
-        self.grouping, self.rows, self.prior, self.latent = grouping, rows, prior, latent
-        self.used = torch.bincount(grouping.group[rows], minlength=grouping.n_groups) > 0
+        self.grouping, self.prior, self.latent = grouping, prior, latent
+        self.fit_to(rows)
         n_effects = grouping.inputs.shape[1]
         self.variance = torch.ones(n_chains, dtype=torch.float64)
         self.covariance = 0.5 * torch.eye(n_effects, dtype=torch.float64).repeat(n_chains, 1, 1)
         self.coefficients = torch.zeros(n_chains, len(prior), dtype=torch.float64)
         self.effects = torch.zeros(n_chains, grouping.n_groups, n_effects, dtype=torch.float64)
+
+    def fit_to(self, rows: Tensor) -> None:
+        """Sets the rows (S or 1, N) to which the regression is fitted."""
+        self.rows, self.used = rows, self.grouping.sums(rows.to(torch.float64)) > 0
 
     def mean(self, design: Tensor, places: Tensor) -> Tensor:
         """Returns the expected target (S, N) of all rows."""
@@ -306,7 +310,7 @@ class MixedRegression:
         y = torch.where(self.rows, target, 0.0)
         of_groups = self.grouping.sums(y.unsqueeze(-1) * self.grouping.inputs)
         of_inputs = (y.unsqueeze(1) @ design)[:, 0, places]
-        n_rows, width = int(self.rows.sum()), len(self.prior)
+        n_rows, width = int(self.rows[0].sum()), len(self.prior)  # in every chain, unless scores are latent
         few = are_few(n_rows, width) and not self.latent
         prior = self.prior / self.variance[:, None] if few else self.prior.expand(len(y), -1)
         self.coefficients, self.effects = draw_coefficients(
@@ -331,8 +335,6 @@ class LevelRegressions:
     ----------
     grouping : GroupedRows
         Of all rows.
-    levels : Tensor
-        (N), the level of each row, -1 where it is missing.
     n_levels : int
         The number of levels K.
     prior : Tensor
@@ -341,31 +343,37 @@ class LevelRegressions:
         The number of chains S.
     """
 
-    def __init__(
-        self, grouping: GroupedRows, levels: Tensor, n_levels: int, prior: Tensor, n_chains: int
-    ) -> None:
-        self.levels = levels
-        precision = prior / PROBIT_PER_LOGIT**2
+    def __init__(self, grouping: GroupedRows, n_levels: int, prior: Tensor, n_chains: int) -> None:
+        precision, none = prior / PROBIT_PER_LOGIT**2, torch.zeros(1, len(grouping.group), dtype=torch.bool)
         self.parts = [
-            MixedRegression(grouping, levels >= k, precision, n_chains, latent=True)
-            for k in range(n_levels - 1)
+            MixedRegression(grouping, none, precision, n_chains, latent=True) for _ in range(n_levels - 1)
         ]
 
-    def sweep(self, design: Tensor, places: Tensor, n_sweeps: int, noise: Noise) -> None:
-        """Draws latent scores and all parameters several times."""
-        own = design[..., places]
+    def sweep(self, levels: Tensor, design: Tensor, places: Tensor, n_sweeps: int, noise: Noise) -> None:
+        """Draws latent scores and all parameters several times.
+
+        Parameters
+        ----------
+        levels : Tensor
+            (S or 1, N), the level of each row, -1 where it is missing.
+        design, places : Tensor
+            (S, N, D) and (P), the inputs and which of them are used.
+        n_sweeps : int
+            How often.
+        noise : Noise
+            The random numbers of each chain.
+        """
+        own, infinite = design[..., places], torch.tensor(torch.inf, dtype=torch.float64)
         for k, part in enumerate(self.parts):
-            rows = part.rows.nonzero().squeeze(1)
-            some = own[:, rows]
+            part.fit_to(levels >= k)
+            some = torch.where(part.rows.unsqueeze(-1), own, 0.0)
             products = cross_products(some.mT @ some, design, places, part.grouping, part.rows)
-            stops = self.levels[rows] == k
-            low = torch.where(stops, 0.0, -torch.inf).to(torch.float64)
-            high = torch.where(stops, torch.inf, 0.0).to(torch.float64)
-            scores = torch.zeros(design.shape[:2], dtype=torch.float64)
+            low = torch.where(levels == k, 0.0, -infinite)
+            high = torch.where(levels == k, infinite, 0.0)
             for _ in range(n_sweeps):
-                at = part.mean(design, places)[:, rows]
-                uniforms = noise.uniforms(len(rows)).clamp(EDGE, 1 - EDGE)
-                scores[:, rows] = draw_between(at, torch.ones_like(at), low, high, uniforms)
+                at = part.mean(design, places)
+                uniforms = noise.uniforms(at.shape[1]).clamp(EDGE, 1 - EDGE)
+                scores = draw_between(at, torch.ones_like(at), low, high, uniforms)
                 part.sweep(products, design, places, scores, noise)
 
     def drawn(self) -> tuple[Tensor, EffectDraw]:

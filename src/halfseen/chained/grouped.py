@@ -236,14 +236,11 @@ def check_groups_of_analysis(
         The columns that are constant within groups.
     """
     why = None
-    if analysis.family != "linear":
-        why = f"the {analysis.family} model of its outcome has no effects of groups"
+    if analysis.family == "cox":
+        why = "the Cox model of its outcome has no effects of groups"
     for c in (*analysis.outcomes, *analysis.covariates):
-        name = columns[c].name
         if incomplete[c] and c in upper:
-            why = f"column {name!r} is constant within groups and has missing values"
-        elif incomplete[c] and c in analysis.covariates and (columns[c].levels or columns[c].codes):
-            why = f"column {name!r} has levels, or few distinct values, and missing values"
+            why = f"column {columns[c].name!r} is constant within groups and has missing values"
     if why is not None:
         raise ValueError(
             f"The analysis {analysis.text!r} cannot be combined with groups, because {why}. If it has main "

@@ -130,8 +130,9 @@ class ChainedImputer(BaseImputer):
         marks an event; ``Surv(time)`` is for rows that all have one. Times and events must not be missing.
     groups : str, optional
         The column that says which rows belong together, such as the visits of a person or the pupils of a
-        school. Regressions then have a random intercept for each group, and so has the outcome of a linear
-        `analysis`. Columns that are constant within groups are drawn once for each group.
+        school. Regressions then have a random intercept for each group, and so has the outcome of an
+        `analysis` other than a Cox model. Columns that are constant within groups are drawn once for each
+        group.
     slopes : str, optional
         A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
     methods : dict of str to str or function, optional

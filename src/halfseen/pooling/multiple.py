@@ -160,8 +160,9 @@ def multiple_imputation(
         ``Surv(time, event)``.
     groups : str, optional
         The column that says which rows belong together, such as the visits of a person or the pupils of a
-        school. Missing values are then drawn by a `ChainedImputer` with a random intercept for each group. A
-        linear `analysis` is then a mixed model, whose outcome has such an intercept as well.
+        school. Missing values are then drawn by a `ChainedImputer` with a random intercept for each group. An
+        `analysis` is then a mixed model, whose outcome has such an intercept as well; it cannot be a Cox
+        model.
     slopes : str, optional
         A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
     where : array or table of bool of shape (n_samples, n_features), optional
