@@ -1,6 +1,7 @@
 """The experiment on pooled intervals: its tables have the stated coefficients, and scores are as defined."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 import halfseen
+from halfseen.errors import HalfseenWarning
 from papers.library import inference, mice
 from papers.library.inference_tables import DESIGNS, INTRACLASS, DropOut, simulate
 
@@ -57,7 +59,7 @@ def test_random_intercepts_are_those_of_statsmodels(name):
     design, group = DESIGNS[name], DESIGNS[name].options["groups"]
     table = simulate({"table": name, "rows": 200}, 1).complete
     fit = smf.mixedlm(design.formula, table, groups=table[group]).fit(reml=True, gtol=1e-10)
-    found = inference.fit_random_intercepts(design.formula, group, table)
+    found = inference.prepare(design, table)(table)
     assert found.names == (*fit.fe_params.index, INTRACLASS)
     np.testing.assert_allclose(found.estimate[:-1], fit.fe_params, rtol=1e-6)
     together = table[group].to_numpy()[:, None] == table[group].to_numpy()
@@ -74,7 +76,7 @@ def test_the_interval_of_an_intraclass_correlation_is_that_of_fishers_z():
     design = DESIGNS["clusters, groups given"]
     table = simulate({"table": "clusters, groups given", "rows": 400}, 0).complete
     estimate, (low, high) = inference.analyse(design, [table] * 2)
-    found = inference.fit_random_intercepts("y ~ x", "school", table)
+    found = inference.prepare(design, table)(table)
     log_f, variance = found.estimate[-1], found.covariance[-1]
     three = np.array([estimate[1], low[1], high[1]])
     z = np.log((1 + 9 * three) / (1 - three))
@@ -103,6 +105,22 @@ def test_without_missing_values_intervals_are_those_of_the_complete_table(name):
         assert scores[f"variance of {coefficient}"] == pytest.approx(estimates.var(ddof=1))
         assert scores[f"coverage of {coefficient}"] == np.mean(inside)
         assert scores[f"width of {coefficient}"] == pytest.approx(1.0, abs=0.02)  # fewer degrees of freedom
+
+
+FORMULAS = [name for name, design in DESIGNS.items() if design.model in ("ols", "poisson")]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_that_is_read_once_gives_what_pool_gives(name):
+    design = DESIGNS[name]
+    tables = [simulate({"table": name, "rows": 80}, one).complete for one in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HalfseenWarning)  # these tables were not imputed
+        pooled = halfseen.pool(design.formula, tables, model=design.model)
+    places = [pooled.names.index(one) for one in design.truth]
+    estimates, ends = inference.analyse(design, tables)
+    np.testing.assert_allclose(estimates, pooled.estimate[places], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ends, np.stack(pooled.interval(0.95))[:, places], rtol=1e-9, atol=1e-12)
 
 
 def test_draws_are_those_of_the_public_call():
