@@ -1,5 +1,6 @@
 """Words that messages, notes and reports share: notes, plurals, percentages and lists of names."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
@@ -55,6 +56,17 @@ def by_severity(notes: Iterable[str]) -> list[Note]:
     """
     order = get_args(Severity)
     return sorted(map(as_note, notes), key=lambda note: order.index(note.severity))
+
+
+def minus(text: str) -> str:
+    r"""Returns a text in which the signs of negative numbers are minus signs and not hyphens.
+
+    Examples
+    --------
+    >>> minus("rank-biserial -0.5").encode("unicode_escape")
+    b'rank-biserial \\u22120.5'
+    """
+    return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def names_words(names: Sequence[str], at_most: int = 4) -> str:

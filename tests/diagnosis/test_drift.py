@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from tolerances import FAILURE_RATE
 
-from halfseen.diagnosis.drift import compare_missingness
+from halfseen.diagnosis.drift import compare_missingness, compare_rates
+from halfseen.diagnosis.wording import difference_words
 from halfseen.errors import SchemaError
 
 
@@ -94,3 +95,11 @@ def test_without_missing_values_there_is_one_pattern_and_no_test():
 def test_tables_without_a_common_column_are_refused():
     with pytest.raises(SchemaError, match="no column in common"):
         compare_missingness(pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]}))
+
+
+def test_the_interval_of_a_difference_is_in_points_with_minus_signs():  # Newcombe's interval, by hand
+    (change,) = compare_rates(["x"], [10], 40, [20], 40)
+    assert (
+        difference_words(change)
+        == "95% interval of the difference \N{MINUS SIGN}43.3 to \N{MINUS SIGN}3.8 points"
+    )

@@ -1,5 +1,6 @@
 """The page of a report: self-contained, escaped, and fit for a browser."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -154,6 +155,31 @@ def test_a_wide_table_shows_the_emptiest_columns():
 )
 def test_numbers_are_written_for_people(value, text):
     assert svg.number(value) == text
+
+
+def test_years_have_no_mark_for_thousands():
+    rng = np.random.default_rng(0)
+    known = {"year": rng.integers(1990, 2020, 80), "mass": rng.integers(3000, 6000, 80)}
+    hidden = np.arange(80) < 20
+    full = pa.table({name: pa.array(values.astype(float)) for name, values in known.items()})
+    holes = {name: pa.array(values.astype(float), mask=hidden) for name, values in known.items()}
+    schema = SimpleNamespace(columns=tuple(column(name, "count") for name in known))
+    text = " ".join(
+        check(render(summarized(pa.table(holes), full, [], None, None, schema, method="mean"))).text
+    )
+    assert re.search(r"\b2010\b", text)
+    assert "2,010" not in text
+    assert "4,000" in text
+
+
+def test_a_pattern_and_its_number_of_rows_fit_on_a_phone():
+    names = ["island", "bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g", "sex", "year"]
+    rows = [
+        {"count": 70, "share": 0.2, "missing": [False] * 7},
+        {"count": 1, "share": 0.003, "missing": [True] * 7},
+    ]
+    drawn = svg.pattern_grid({"columns": names, "rows": rows})
+    assert float(re.search(r'viewBox="0 0 (\d+)', drawn)[1]) < 340
 
 
 def test_percentages_are_zero_or_all_only_when_they_are():

@@ -21,7 +21,7 @@ from halfseen.cli.progress import Reporter
 from halfseen.cli.requests import DescribeRequest
 from halfseen.cli.sources import expand, read_all
 from halfseen.diagnosis.summary import Diagnosis, describe
-from halfseen.diagnosis.wording import effect_words, headline, p_words, pair_words
+from halfseen.diagnosis.wording import difference_words, effect_words, headline, p_words, pair_words
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
 from halfseen.files.tables import TableError, TableFile, read_table
 from halfseen.files.writing import check_apart, check_report, write_page
@@ -363,7 +363,7 @@ def _drift(diagnosis: Diagnosis) -> RenderableType | None:
     table = _grid("left", "right", "right", "left")
     shown = [one for one in diagnosis.drift.columns if one.rate or one.reference_rate]
     for one in shown[:_TOP_COLUMNS]:
-        difference = f"difference 95% {one.low:+.1%} to {one.high:+.1%}, {p_words(one.p_adjusted)}"
+        difference = f"{difference_words(one)}, {p_words(one.p_adjusted)}"
         rates = (share_words(one.reference_rate), f"to {share_words(one.rate)}")
         table.add_row(Text(one_line(one.column)), *rates, Text(difference, style="dim"))
     return table

@@ -10,9 +10,10 @@ from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.cells import PatternTable
 from halfseen.diagnosis.little import LittleTest, power_note
 from halfseen.diagnosis.predictability import Predictability
-from halfseen.words import names_words, plural, share_words
+from halfseen.words import minus, names_words, plural, share_words
 
 if TYPE_CHECKING:
+    from halfseen.diagnosis.drift import RateChange
     from halfseen.diagnosis.summary import Diagnosis
 
 
@@ -43,7 +44,7 @@ def ratio_words(ratio: float) -> str:
     """Returns an odds ratio with three significant digits, or a bound."""
     if ratio >= 1000:
         return "> 1000"
-    return "< 0.001" if ratio < 0.001 else f"{ratio:.3g}"
+    return "< 0.001" if ratio < 0.001 else f"{ratio:#.3g}".removesuffix(".")
 
 
 def effect_words(pair: Association) -> str:
@@ -51,7 +52,7 @@ def effect_words(pair: Association) -> str:
     if pair.measure == "odds ratio":
         effect, low, high = (ratio_words(one) for one in (pair.effect, pair.low, pair.high))
         return f"odds ratio {effect} (95% {low} to {high})"
-    return f"{pair.measure} {pair.effect:.2f} (95% {pair.low:.2f} to {pair.high:.2f})"
+    return minus(f"{pair.measure} {pair.effect:.2f} (95% {pair.low:.2f} to {pair.high:.2f})")
 
 
 def pair_words(pair: Association) -> str:
@@ -296,8 +297,7 @@ def read_drift(diagnosis: "Diagnosis") -> Iterable[str]:
         yield (
             f"Compared with the reference, the rate of missing values changed in {len(changed)} of "
             f"{plural(len(drift.columns), 'column')}; most in {most.column}, from "
-            f"{share_words(most.reference_rate)} to {share_words(most.rate)} (difference 95% "
-            f"{most.low:+.1%} to {most.high:+.1%})."
+            f"{share_words(most.reference_rate)} to {share_words(most.rate)} ({difference_words(most)})."
         )
     else:
         yield "In no column does the rate of missing values differ significantly from the reference."
@@ -372,6 +372,11 @@ def _pattern_lines(patterns: PatternTable) -> Iterable[str]:
         yield f"monotone: {fit}"
 
 
+def difference_words(one: "RateChange") -> str:
+    """Returns the interval of the difference of two rates in percentage points."""
+    return minus(f"95% interval of the difference {100 * one.low:+.1f} to {100 * one.high:+.1f} points")
+
+
 def _pair_lines(diagnosis: "Diagnosis", about: str) -> Iterable[str]:
     clear = diagnosis.distinct_pairs(about)
     for pair in clear[:TOP]:
@@ -398,7 +403,7 @@ def _drift_lines(diagnosis: "Diagnosis") -> Iterable[str]:
     for one in shown:
         yield (
             f"{one.column:{width}}  {share_words(one.reference_rate):>6} to {share_words(one.rate):>6}  "
-            f"difference 95% {one.low:+.1%} to {one.high:+.1%}, {p_words(one.p_adjusted)}"
+            f"{difference_words(one)}, {p_words(one.p_adjusted)}"
         )
     if drift.effect == drift.effect:
         numbers = f"Cramér's V {drift.effect:.2f} (95% {drift.low:.2f} to {drift.high:.2f})"

@@ -163,13 +163,19 @@ def prediction_lines(summary: Summary) -> list[str]:
         verb = "are" if len(summary["dropped"]) > 1 else "is"
         names = names_words(summary["dropped"])
         what += f" The file lacks {names}, which {verb} treated as missing in every row."
-    lines = [sentence(summary["training_drift"]["sentence"]), what, _distribution_line(summary)]
+    drift = summary["training_drift"]
+    lines = [what, _distribution_line(summary)]
+    lines.insert(0 if drift["n_changed"] else 1, sentence(drift["sentence"]))
     if summary["n_empty_rows"]:
         rows = f"{plural(summary['n_empty_rows'], 'row')} {_verb(summary['n_empty_rows'])}"
         lines.append(
             f"{rows} without any known input: the prediction is that of a row without any information."
         )
-    return [*lines, summary["score"]] if summary["score"] else lines
+    if summary["score"]:
+        lines.append(
+            f"{summary['score']}. If the model was fitted to some of these rows, that is optimistic."
+        )
+    return lines
 
 
 def treatment_words(model: str, imputing: Mapping[str, float]) -> str:

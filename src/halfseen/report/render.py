@@ -16,6 +16,7 @@ from halfseen.report import svg
 from halfseen.report.describe_svg import squeeze
 from halfseen.report.summarize import impute_lines, judge_columns, sentence
 from halfseen.vocabulary import Missingness
+from halfseen.words import minus
 
 MOST_COLUMNS = 60
 """A tree over more columns is described in words only."""
@@ -179,6 +180,7 @@ def _environment() -> Environment:
         "number": svg.number,
         "percent": svg.percent,
         "count": _count,
+        "points": lambda share: minus(f"{100 * share:+.1f}"),
         "duration": _duration,
         "sentence": lambda words: sentence(words) if words else "",
     }
@@ -222,17 +224,18 @@ def _describe(fill: dict[str, Any], summary: dict[str, Any]) -> dict[str, Any]:
 
 def _number_facts(fill: dict[str, Any], level: float, weights: str | None) -> list[tuple[str, str]]:
     scale = fill["observed_sd"]
+    apart = not svg.may_be_years(fill)
     facts = []
     if not fill["time"]:
         weighted = "" if weights is None else f", weighted by {weights}"
         facts = [
             (
                 f"Observed mean (sd){weighted}",
-                f"{svg.number(fill['observed_mean'], 4)} ({svg.number(scale)})",
+                f"{svg.number(fill['observed_mean'], 4, apart=apart)} ({svg.number(scale)})",
             ),
             (
                 f"Imputed mean (sd){weighted}",
-                f"{svg.number(fill['imputed_mean'], 4)} ({svg.number(fill['imputed_sd'])})",
+                f"{svg.number(fill['imputed_mean'], 4, apart=apart)} ({svg.number(fill['imputed_sd'])})",
             ),
         ]
     if fill.get("relative_width") is not None:

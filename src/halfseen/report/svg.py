@@ -17,16 +17,26 @@ _CELL, _CELL_WIDTH = 16.0, 22.0
 _RUG = 5.0
 
 
-def number(value: float, digits: int = 3) -> str:
+YEARS = (1500.0, 2200.0)
+"""Whole numbers between these are written without a mark for thousands: they may be years."""
+
+
+def number(value: float, digits: int = 3, *, apart: bool = True) -> str:
     """Return a number as a person would write it: few digits, thousands apart, no trailing zeros."""
     if not math.isfinite(value):
         return "n/a"
     if value != 0 and not 1e-4 <= abs(value) < 1e15:
         return f"{value:.{digits - 1}e}"
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0) if value else 0
-    text = f"{value:,.{decimals}f}"
+    text = f"{value:,.{decimals}f}" if apart else f"{value:.{decimals}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
+
+
+def may_be_years(fill: dict[str, Any]) -> bool:
+    """Whether the values of a column may be years: whole numbers in the range of recent centuries."""
+    edges = fill["edges"]
+    return fill.get("kind") == "count" and edges[0] >= YEARS[0] and edges[-1] <= YEARS[1]
 
 
 def percent(share: float) -> str:
@@ -91,7 +101,7 @@ def histogram(fill: dict[str, Any]) -> str:
         parts.append(f'<path class="imputed-line" d="{_step_path(xs, middle)}"/>')
     parts.append(f'<line class="axis" x1="{_LEFT}" y1="{floor}" x2="{WIDTH - _RIGHT}" y2="{floor}"/>')
     parts += [] if cells else _rug(xs, fill["single"], floor + 2)
-    parts += _ticks(edges, floor + _RUG + 3, fill.get("time"))
+    parts += _ticks(edges, floor + _RUG + 3, fill.get("time"), apart=not may_be_years(fill))
     parts += _tooltips(fill, xs, floor)
     parts += _intervals(fill, floor) if cells else []
     return _svg(parts, f"Observed and imputed values of {fill['name']}")
@@ -100,7 +110,7 @@ def histogram(fill: dict[str, Any]) -> str:
 def _intervals(fill: dict[str, Any], floor: float) -> list[str]:
     """Draw each missing value as its best value and its interval, the lowest value at the bottom."""
     low, high = fill["edges"][0], fill["edges"][-1]
-    label = _labeller(fill["edges"], fill.get("time"))
+    label = _labeller(fill["edges"], fill.get("time"), apart=not may_be_years(fill))
     gap = min(18.0, (floor - _TOP - 16) / len(fill["cells"]))
     parts = []
     for place, cell in enumerate(fill["cells"]):
@@ -127,13 +137,13 @@ def _rug(xs: Sequence[float], shares: Sequence[float], y: float) -> list[str]:
     ]
 
 
-def _labeller(edges: Sequence[float], time: str | None) -> Callable[[float], str]:
+def _labeller(edges: Sequence[float], time: str | None, *, apart: bool = True) -> Callable[[float], str]:
     span = edges[-1] - edges[0]
     if time:
         return lambda value: moment(value, span)
     biggest = max(abs(edges[0]), abs(edges[-1]))
     digits = max(3, math.ceil(math.log10(biggest / span)) + 3) if 0 < span < math.inf else 3
-    return lambda value: number(value, digits)
+    return lambda value: number(value, digits, apart=apart)
 
 
 def _place(value: float, low: float, high: float) -> float:
@@ -143,9 +153,9 @@ def _place(value: float, low: float, high: float) -> float:
     return (value - low) / (high - low)
 
 
-def _ticks(edges: Sequence[float], y: float, time: str | None) -> list[str]:
+def _ticks(edges: Sequence[float], y: float, time: str | None, *, apart: bool = True) -> list[str]:
     low, high = edges[0], edges[-1]
-    label = _labeller(edges, time)
+    label = _labeller(edges, time, apart=apart)
     if time:
         values = [low * (1 - part) + high * part for part in (0.12, 0.5, 0.88)]
     elif len(edges) == 2:
@@ -165,12 +175,12 @@ def _ticks(edges: Sequence[float], y: float, time: str | None) -> list[str]:
 
 
 def _tooltips(fill: dict[str, Any], xs: Sequence[float], floor: float) -> list[str]:
-    label = _labeller(fill["edges"], fill.get("time"))
+    label = _labeller(fill["edges"], fill.get("time"), apart=not may_be_years(fill))
     parts = []
     for place in range(len(fill["observed"])):
         low, high = fill["edges"][place], fill["edges"][place + 1]
         centre = not fill.get("time") and high - low == 1 and low % 1 == 0.5  # a bin of one whole number
-        where = number((low + high) / 2, 6) if centre else f"{label(low)} to {label(high)}"
+        where = label((low + high) / 2) if centre else f"{label(low)} to {label(high)}"
         title = f"{where}: observed {percent(fill['observed'][place])}, {_imputed_words(fill, place)}"
         parts.append(
             f'<rect class="hover" x="{xs[place]:.1f}" y="{_TOP}" width="{xs[1] - xs[0]:.1f}" '
@@ -241,7 +251,7 @@ def pattern_grid(patterns: dict[str, Any]) -> str:
     top, left, bar = 16 + slant, 4.0, 150.0
     right = left + _CELL_WIDTH * len(columns)
     most = rows[0]["count"]
-    words_width = 6.4 * (len(_rows(most)) + 8)
+    words_width = 6.4 * (len(_rows(most)) + 8)  # words stand on the bars, so that both fit on a phone
     parts = [
         f'<text class="level" transform="translate({left + _CELL_WIDTH * (place + 0.6):.1f} {top - 7:.1f}) '
         f'rotate(-45)">'
@@ -260,9 +270,9 @@ def pattern_grid(patterns: dict[str, Any]) -> str:
             for place, gone in enumerate(row["missing"])
         ]
         length = bar * row["count"] / most
-        parts.append(_text("tick", right + 10, y + 11.5, share))
-        parts.append(_bar("amount", right + 20 + words_width, y + 2, max(length, 1), _CELL - 4) + "</g>")
-    width = right + max(words_width + bar + 24, slant + 10)
+        parts.append(_bar("amount pale", right + 8, y, max(length, 1), _CELL))
+        parts.append(_text("level", right + 12, y + 12, share) + "</g>")
+    width = right + max(words_width + 16, bar + 12, slant + 10)
     return _svg(parts, "Missingness patterns", width, top + (_CELL + 3) * len(rows) + 4, fixed=True)
 
 
