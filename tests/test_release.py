@@ -112,6 +112,14 @@ def test_artefacts_with_wrong_contents_are_refused(release, tmp_path, changed, m
         release.check_contents(wheel, sdist, "1.0")
 
 
+def test_a_version_without_stored_models_is_refused(release, tmp_path):
+    with pytest.raises(release.ReleaseError, match=r"no models are stored for 1\.0"):
+        release.check_stored_models(tmp_path, "1.0")
+    (tmp_path / "tests" / "model_files" / "1.0").mkdir(parents=True)
+    (tmp_path / "tests" / "model_files" / "1.0" / "mean.half").touch()
+    release.check_stored_models(tmp_path, "1.0")
+
+
 def test_this_python_is_found_and_an_absent_one_is_not(release):
     assert release.find_python(f"{sys.version_info.major}.{sys.version_info.minor}") == sys.executable
     assert release.find_python("3.99") is None

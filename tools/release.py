@@ -94,6 +94,14 @@ def check_clean():
         raise ReleaseError("the working tree has changes that are not committed; commit them first.")
 
 
+def check_stored_models(folder, version):
+    """Raises unless models of the version are stored, which all later versions must be able to load."""
+    if not any((folder / "tests" / "model_files" / version).glob("*.half")):
+        raise ReleaseError(
+            f"no models are stored for {version}: PYTHONPATH=tests:docs python tests/model_files/stored.py"
+        )
+
+
 def run(*command, **settings):
     """Runs a command; its output is shown only if it fails."""
     found = subprocess.run(list(map(str, command)), capture_output=True, text=True, **settings)
@@ -235,6 +243,7 @@ def release(arguments):
     if not arguments.allow_dirty:
         check_clean()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    check_stored_models(ROOT, version)
     date = arguments.date or datetime.datetime.now(datetime.UTC).date().isoformat()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
