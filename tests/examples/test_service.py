@@ -127,3 +127,16 @@ def test_memory_stays_the_same_over_ten_thousand_answers(models, penguins):
     before = psutil.Process().memory_info().rss
     answer(10_000)
     assert psutil.Process().memory_info().rss - before < 8 * 2**20  # less than a kilobyte for each call
+
+
+@pytest.mark.slow
+def test_default_models_load_within_two_seconds_of_processor_time(models, penguins, tmp_path):
+    known = penguins.filter(penguins["body_mass_g"].is_valid())
+    inputs, mass = known.drop_columns(["body_mass_g"]), known["body_mass_g"].to_numpy()
+    default = [halfseen.AutoImputer(random_state=0).fit(penguins)]  # of `halfseen impute`
+    default += [halfseen.AveragingRegressor(random_state=0).fit(inputs, mass)]  # of `halfseen fit`
+    for number, model in enumerate([*models, *default]):
+        model.save(tmp_path / f"{number}.half")
+        started = time.process_time()
+        halfseen.load(tmp_path / f"{number}.half")
+        assert time.process_time() - started < 2.0, type(model).__name__
