@@ -44,6 +44,8 @@ All figures, tables and propositions of a work with their states, and the number
 
     <!-- states of papers/works: all -->
     <!-- end of table -->
+
+and all items that are not reproduced, or not wholly, with `open` in place of `states`.
 """
 
 import json
@@ -55,7 +57,7 @@ from statistics import NormalDist
 from typing import Any
 
 from peers_table import behind_table, behind_tools_table, peers_tables, ranks_table
-from works_table import commit_of, states_table, works_table
+from works_table import commit_of, open_table, states_table, works_table
 
 ROOT = Path(__file__).parents[1]
 PEERS = {
@@ -75,7 +77,7 @@ PLACE = re.compile(
 
 
 WORK = re.compile(
-    r"(<!-- (items|states) of (papers/works[\w./-]*): all -->\n).*?(<!-- end of table -->)", re.DOTALL
+    r"(<!-- (items|states|open) of (papers/works[\w./-]*): all -->\n).*?(<!-- end of table -->)", re.DOTALL
 )
 
 
@@ -106,8 +108,8 @@ def fill(page: str, root: Path = ROOT) -> str:
 
     def items(found: re.Match[str]) -> str:
         start, form, path, stop = found.groups()
-        made = works_table if form == "items" else states_table
-        return f"{start}{made(root / path, root)}\n{stop}"
+        made = {"items": works_table, "states": states_table, "open": open_table}
+        return f"{start}{made[form](root / path, root)}\n{stop}"
 
     return WORK.sub(items, PLACE.sub(table, page))
 

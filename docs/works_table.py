@@ -137,9 +137,8 @@ def works_table(path: Path, root: Path) -> str:
     for item in read_work(path)["item"]:
         state = item_state(item, root)
         found[state.state] += 1
-        evidence = f"{state.evidence}. {item['note']}" if "note" in item else state.evidence
-        cells = (item["place"], item["says"], f"**{state.state}**", evidence, state.source)
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        place, says = item["place"], item["says"]
+        lines.append(_line((place, says, f"**{state.state}**", _explained(item, state), state.source)))
     total = ", ".join(f"{found[state]} {state}" for state in STATES if found[state])
     return "\n".join([*lines, "", f"Of {found.total()} items: {total}."])
 
@@ -157,6 +156,30 @@ def states_table(folder: Path, root: Path) -> str:
         numbers = [str(found.total()), *(str(found[state]) for state in STATES)]
         lines.append(f"| {work['work']} | {' | '.join(numbers)} |")
     return "\n".join([*lines, "", _shares(states, claims)])
+
+
+OPEN = ("contradicted", "in part", "undecided", "not run yet", "not reproducible here")
+
+
+def open_table(folder: Path, root: Path) -> str:
+    """Return every item that is not reproduced, or not wholly, with its state and what is known about why."""
+    lines = ["| work | in the paper | state | our claims, and why |", "|---|---|---|---|"]
+    for path in sorted(folder.glob("*.toml")):
+        work = read_work(path)
+        found = [(item_state(item, root), item) for item in work["item"]]
+        for state, item in sorted(found, key=lambda pair: (*OPEN, *STATES).index(pair[0].state)):
+            if state.state in OPEN:
+                cells = (work["short"], item["place"], f"**{state.state}**", _explained(item, state))
+                lines.append(_line(cells))
+    return "\n".join(lines)
+
+
+def _explained(item: dict[str, Any], state: ItemState) -> str:
+    return f"{state.evidence}. {item['note']}" if "note" in item else state.evidence
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _shares(states: Counter[str], claims: Counter[str]) -> str:

@@ -5,7 +5,16 @@ import re
 from pathlib import Path
 
 import pytest
-from works_table import STATES, commit_of, is_meant, item_state, read_work, states_table, works_table
+from works_table import (
+    STATES,
+    commit_of,
+    is_meant,
+    item_state,
+    open_table,
+    read_work,
+    states_table,
+    works_table,
+)
 
 from papers import EXPERIMENTS
 
@@ -102,13 +111,18 @@ def test_patterns_take_brackets_and_other_signs_as_they_are():
 
 def test_tables_count_every_item_once(tmp_path):
     (tmp_path / "toy.toml").write_text(
-        'work = "W"\n[[item]]\nplace = "P"\nsays = "a | b"\nabsent = "D"\n[[item]]\nplace = "Q"\nsays = "c"\n'
+        'work = "W"\nshort = "S"\n[[item]]\nplace = "P"\nsays = "a | b"\nabsent = "D"\n'
+        '[[item]]\nplace = "Q"\nsays = "c"\n'
     )
     table = works_table(tmp_path / "toy.toml", tmp_path)
     assert "| P | a \\| b | **not reproducible here** |" in table
     assert table.endswith("Of 2 items: 1 not run yet, 1 not reproducible here.")
     assert "| W | 2 | 0 | 0 | 0 | 0 | 1 | 0 | 1 |" in states_table(tmp_path, tmp_path).splitlines()
     assert len(STATES) == 7
+    assert open_table(tmp_path, tmp_path).splitlines()[2:] == [
+        "| S | Q | **not run yet** | no experiment is about it |",
+        "| S | P | **not reproducible here** | D cannot be had here |",
+    ]
 
 
 def test_the_shares_are_of_items_that_can_be_judged_and_of_claims_that_were_run(tmp_path):
