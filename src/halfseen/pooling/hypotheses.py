@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
 from scipy.stats import f as f_distribution
 
 Floats = npt.NDArray[np.float64]
 
 LARGE_SAMPLE = "li-raghunathan-rubin"
-SCALES = ("pooled", "maximised")
+VARIANTS = ("meng-rubin", "mice")
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,8 @@ class PooledTest:
         Where the degrees of freedom of the denominator come from: ``"reiter"`` and ``"barnard-rubin"``
         account for the degrees of freedom of the analysis of complete data; ``"li-raghunathan-rubin"`` (D1
         and D3) and ``"li-meng-raghunathan-rubin"`` (D2) assume that there are many.
-    scale : str or None
-        For D3 of models with a residual variance, how that is treated at the pooled coefficients:
-        ``"pooled"`` or ``"maximised"``; otherwise None.
+    variant : str or None
+        For D3, which parameters are pooled: ``"meng-rubin"`` or ``"mice"``; otherwise None.
     """
 
     method: str
@@ -63,14 +63,14 @@ class PooledTest:
     relative_increase: float
     n_draws: int
     df_method: str = LARGE_SAMPLE
-    scale: str | None = None
+    variant: str | None = None
 
     def __str__(self) -> str:
-        scale = "" if self.scale is None else f", scale: {self.scale}"
+        variant = "" if self.variant is None else f", variant: {self.variant}"
         return (
             f"{self.method}: F({self.df_numerator:g}, {self.df_denominator:.1f}) = {self.statistic:.4g}, "
             f"p = {self.p_value:.3g}, relative increase in variance {self.relative_increase:.3g}, "
-            f"{self.n_draws} completed tables\ndegrees of freedom: {self.df_method}{scale}"
+            f"{self.n_draws} completed tables\ndegrees of freedom: {self.df_method}{variant}"
         )
 
 
@@ -135,7 +135,9 @@ def pool_chi_squares(statistics: npt.ArrayLike, df: int) -> PooledTest:
     return _f_test("D2", statistic, df, freedom, increase, m, "li-meng-raghunathan-rubin")
 
 
-def likelihood_ratio_test(full: Sequence[Any], null: Sequence[Any], *, scale: str = "pooled") -> PooledTest:
+def likelihood_ratio_test(
+    full: Sequence[Any], null: Sequence[Any], *, variant: str = "meng-rubin"
+) -> PooledTest:
     r"""Compares two nested models that were fitted to the same completed tables (D3).
 
     .. math::
@@ -149,24 +151,21 @@ def likelihood_ratio_test(full: Sequence[Any], null: Sequence[Any], *, scale: st
     full, null : sequences of statsmodels results
         The fits of the larger and of the smaller model, in the order of the tables: `Pooled.fits` of two
         calls of `pool`. A result has ``params``, ``llf`` and ``model.loglike(params)``.
-    scale : {"pooled", "maximised"}, default="pooled"
-        The residual variance (dispersion) of linear models and of generalised linear models that estimate
-        one, in :math:`\tilde d`. ``"pooled"``: the mean of its estimates, a parameter like any other, as in
-        the article of Meng and Rubin. ``"maximised"``: its best value given the pooled coefficients in each
-        table, as in ``D3`` of the R package mice, which fixes the coefficients only.
+    variant : {"meng-rubin", "mice"}, default="meng-rubin"
+        Which parameters are the pooled ones in :math:`\tilde d`. ``"meng-rubin"``: all, as in the article,
+        also the residual variance (dispersion) of linear models and of generalised linear models that
+        estimate one. ``"mice"``: the slopes only, as in ``D3`` of the R package mice; the intercept and the
+        dispersion have their best values in each table, so that the relative increase in variance is smaller.
     """
-    if scale not in SCALES:
-        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}.")
+    if variant not in VARIANTS:
+        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}.")
     k = _n_tested(full, null)
     m = len(full)
     own = np.mean([2 * (a.llf - b.llf) for a, b in zip(full, null, strict=True)])
-    pooled = float(np.mean(2 * (_at_pooled_parameters(full, scale) - _at_pooled_parameters(null, scale))))
+    pooled = float(np.mean(2 * (_at_pooled_parameters(full, variant) - _at_pooled_parameters(null, variant))))
     increase = max((m + 1) / (k * (m - 1)) * float(own - pooled), 0.0)
     freedom, df_method = denominator_df(k, increase, m, np.inf)
-    has_scale = _scale_of(full[0]) is not None
-    return _f_test(
-        "D3", pooled / (k * (1 + increase)), k, freedom, increase, m, df_method, scale if has_scale else None
-    )
+    return _f_test("D3", pooled / (k * (1 + increase)), k, freedom, increase, m, df_method, variant)
 
 
 def _n_tested(full: Sequence[Any], null: Sequence[Any]) -> int:
@@ -190,14 +189,35 @@ def _n_tested(full: Sequence[Any], null: Sequence[Any]) -> int:
     return k
 
 
-def _at_pooled_parameters(fits: Sequence[Any], scale: str) -> Floats:
+def _at_pooled_parameters(fits: Sequence[Any], variant: str) -> Floats:
     """Returns the log-likelihoods of all tables (M) at the means of the parameters."""
     mean = np.mean([np.asarray(fit.params) for fit in fits], axis=0)
+    if variant == "mice":
+        return np.array([_at_best_intercept(fit, mean) for fit in fits])
     scales = [one for one in map(_scale_of, fits) if one is not None]
     if len(scales) < len(fits):
         return np.array([float(fit.model.loglike(mean)) for fit in fits])
-    pooled = float(np.mean(scales)) if scale == "pooled" else None
+    pooled = float(np.mean(scales))
     return np.array([_log_likelihood(fit, mean, pooled) for fit in fits])
+
+
+def _at_best_intercept(fit: Any, params: Floats) -> float:
+    """Returns the largest log-likelihood of a table if only intercept and dispersion differ from parameters.
+
+    A model without an intercept, such as a Cox model, has its log-likelihood at the parameters.
+    """
+    rows = np.asarray(fit.model.exog, np.float64)
+    shift = np.zeros(len(params))  # of coefficients that adds 1 to the linear predictor of each row
+    shift[: rows.shape[1]] = np.linalg.lstsq(rows, np.ones(len(rows)))[0]
+    has_scale = _scale_of(fit) is not None
+
+    def loss(by: float) -> float:
+        moved = params + by * shift
+        return -(_log_likelihood(fit, moved, None) if has_scale else float(fit.model.loglike(moved)))
+
+    if not np.allclose(rows @ shift[: rows.shape[1]], 1.0):
+        return -loss(0.0)
+    return -float(minimize_scalar(loss).fun)
 
 
 def _scale_of(fit: Any) -> float | None:
@@ -284,7 +304,7 @@ def _f_test(
     increase: float,
     n_draws: int,
     df_method: str,
-    scale: str | None = None,
+    variant: str | None = None,
 ) -> PooledTest:
     p = float(f_distribution.sf(statistic, k, freedom))
-    return PooledTest(method, statistic, float(k), freedom, p, increase, n_draws, df_method, scale)
+    return PooledTest(method, statistic, float(k), freedom, p, increase, n_draws, df_method, variant)
