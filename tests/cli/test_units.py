@@ -1,6 +1,7 @@
 """Tables that are read in blocks by ``halfseen impute`` and ``predict``."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import halfseen
 from halfseen import distributed
 from halfseen.cli import progress
 from halfseen.data import blocks
+from halfseen.data.scan import Scan
 from halfseen.diagnosis import scanned
 from halfseen.distributed import units
 
@@ -90,9 +92,7 @@ def test_draws_of_keyed_rows_in_the_files_of_the_input(call, table, rows, model)
 
 @pytest.mark.parametrize("limit", [(), ("--max-seconds", "60")], ids=["no limit", "a limit"])
 def test_the_default_method_is_fitted_to_a_sample_too(call, rows, monkeypatch, limit):
-    monkeypatch.setattr(
-        "halfseen.cli.units.fit", lambda one, table: halfseen.distributed.fit(one, table, n_rows=200)
-    )
+    monkeypatch.setattr("halfseen.cli.units.fit", partial(halfseen.distributed.fit, n_rows=200))
     code, _, err = call("impute", "in", "-o", "out", "--engine", "local", "--workers", "1", *limit)
     assert code == 0, err
     assert isinstance(halfseen.load("out/model.halfseen"), halfseen.AutoImputer)
@@ -100,9 +100,7 @@ def test_the_default_method_is_fitted_to_a_sample_too(call, rows, monkeypatch, l
 
 
 def test_a_model_is_fitted_to_a_sample_and_kept_for_resuming(call, rows, monkeypatch):
-    monkeypatch.setattr(
-        "halfseen.cli.units.fit", lambda one, table: halfseen.distributed.fit(one, table, n_rows=900)
-    )
+    monkeypatch.setattr("halfseen.cli.units.fit", partial(halfseen.distributed.fit, n_rows=900))
     options = ("-o", "out", "--method", "gaussian", "--engine", "local", "--workers", "1")
     code, _, err = call("impute", "in", *options)
     assert code == 0, err
@@ -225,3 +223,40 @@ def test_the_manifest_says_what_was_asked_for(call, rows, model):
     assert found["complete"]
     assert [one["name"] for one in found["request"]["inputs"]] == ["x.parquet", "y.parquet"]
     assert sum(one["rows"] for one in found["request"]["inputs"]) == N
+
+
+def test_a_predictor_is_fitted_to_random_rows_by_an_engine(call, table, rows, tmp_path, monkeypatch):
+    usual = Scan.sample
+    monkeypatch.setattr(Scan, "sample", lambda self, passes: usual(self, 600, passes=passes))
+    base = ("--target", "b", "--method", "boosting", "--engine", "local", "--workers", "1")
+    code, out, err = call("fit", "in/*.parquet", "--save-model", "p.half", *base)
+    assert (code, out) == (0, ""), err
+    used = halfseen.load("p.half").rows_used_
+    chosen = usual(halfseen.scan(rows), 600)
+    known = chosen.filter(chosen["b"].is_valid())
+    assert used == {"kinds": known.num_rows, "parameters": known.num_rows, "table": N}
+    assert f"sample  the predictor is fitted to {chosen.num_rows} of 2,000 rows, chosen at random" in err
+    pq.write_table(table, "whole.parquet")
+    call("fit", "whole.parquet", "--save-model", "q.half", *base)
+    assert Path("p.half").read_bytes() == Path("q.half").read_bytes()
+    expected = halfseen.BoostingRegressor(random_state=0).fit(
+        known.drop_columns(["b"]), known["b"].to_numpy()
+    )
+    inputs = table.drop_columns(["b"])
+    assert (halfseen.load("p.half").predict(inputs) == expected.predict(inputs)).all()
+
+
+def test_fits_that_blocks_do_not_allow_are_refused(call, rows):
+    base = ("fit", "in", "--save-model", "p.half", "--target", "b")
+    for message, arguments in {
+        "--address and --workers need --engine": (*base, "--workers", "2"),
+        "--engine reads files, not standard input": ("fit", "-", *base[2:], "--engine", "local"),
+        "--null needs the whole table in memory": (*base, "--engine", "local", "--null", "x"),
+        "a recommender needs the whole table in memory": (
+            *base[:4], "--recommender", "autorec", "--engine", "local",
+        ),
+    }.items():  # fmt: skip
+        code, _, err = call(*arguments)
+        assert code == 2
+        assert message in err
+    assert not Path("p.half").exists()

@@ -41,6 +41,9 @@ def main():
     from halfseen.distributed.engines import RayEngine
 
     function, source, model, out = sys.argv[1:]
+    if function == "fit":
+        print(killing.fit_by(RayEngine(), source, out))
+        return
     print(killing.impute_by(RayEngine(), function, source, model, out))
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import halfseen
 from halfseen import distributed
 from halfseen.distributed import run, units
 from halfseen.distributed.work import run_unit
@@ -22,6 +23,24 @@ def impute_by(engine, function, source, model, out):
     finally:
         units.ROWS_IN_UNIT, run.run_unit = before
     return "done"
+
+
+def fit_by(engine, source, out):
+    """Fits imputers that take their parameters from all rows by an engine, and saves them."""
+    for name, imputer in imputers().items():
+        distributed.fit(imputer, source, n_rows=20_000, engine=engine, n_workers=2)
+        imputer.save(f"{out}.{name}")
+    return "done"
+
+
+def imputers():
+    """Returns imputers that take their parameters from all rows of a scan."""
+    small = {"n_leaves": 3, "n_channels": 3, "max_epochs": 3, "random_state": 0}
+    return {
+        "gaussian": halfseen.GaussianImputer(random_state=0),
+        "mean": halfseen.MeanImputer(random_state=0),
+        "circuit": halfseen.CircuitImputer(algorithm="em", **small),
+    }
 
 
 def refuse(job, unit):

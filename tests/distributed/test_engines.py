@@ -18,6 +18,7 @@ import pytest
 
 import halfseen
 from halfseen import distributed
+from halfseen.data import blocks
 from halfseen.distributed import run, units
 from halfseen.distributed.engines import DaskEngine
 from halfseen.distributed.local import LocalEngine, WorkersLostError
@@ -134,6 +135,7 @@ def test_an_error_in_a_process_is_raised_here_and_ends_the_others(expected, tmp_
 DRIVER = """
 import os, signal, sys
 from halfseen import distributed
+from halfseen.data import blocks
 from halfseen.distributed import units
 from halfseen.distributed.manifest import Manifest
 
@@ -229,6 +231,35 @@ def cluster(request, monkeypatch, importable):
 def test_a_cluster_writes_the_same_bits_as_one_process(expected, tmp_path, cluster):
     assert cluster("run_unit", expected / "in", expected / "model", tmp_path / "out") == "done"
     assert content(tmp_path / "out") == content(expected / "out")
+
+
+@pytest.fixture(scope="module")
+def fitted(expected):
+    """What one process fits to all rows: the names and contents of the model files."""
+    sys.path.insert(0, str(HERE))
+    import killing
+
+    sys.path.remove(str(HERE))
+    killing.fit_by("local", expected / "in", expected / "fitted")
+    found = {name: Path(f"{expected}/fitted.{name}").read_bytes() for name in killing.imputers()}
+    assert all(halfseen.load(f"{expected}/fitted.{name}").rows_used_["parameters"] == N for name in found)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["local", "dask", "ray"])
+def test_every_engine_fits_the_same_bits_as_one_process(
+    expected, fitted, tmp_path, monkeypatch, importable, engine
+):
+    monkeypatch.setattr(blocks, "BLOCKS_IN_RUN", 2)
+    if engine == "ray":
+        assert IsolatedRay().impute("fit", expected / "in", "", tmp_path / "fitted") == "done"
+    else:
+        if engine == "dask":
+            pytest.importorskip("distributed", reason="Dask is not installed: pip install 'halfseen[dask]'")
+        importable.fit_by(engine, expected / "in", tmp_path / "fitted")
+    for name, content_ in fitted.items():
+        assert Path(f"{tmp_path}/fitted.{name}").read_bytes() == content_, name
 
 
 def test_ray_that_is_started_here_listens_on_the_loopback_address_only(expected, tmp_path):

@@ -1,16 +1,23 @@
 """Fits to a part of the rows do not depend on the files."""
 
+import copy
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from tolerances import EXACT
 
 import halfseen
 from halfseen import distributed
+from halfseen.circuits.fitting import fit_by_em
 from halfseen.data import blocks
 from halfseen.data.scan import Scan
-from halfseen.errors import HalfseenWarning, SchemaError, TableError
+from halfseen.distributed.engines import find_engine
+from halfseen.distributed.fitting import PassesByEngine
+from halfseen.errors import HalfseenWarning, SchemaError, TableError, warn_user
 from halfseen.gaussian import scanned
 from halfseen.gaussian.em import EMSettings, fit_from_moments, fit_gaussian
 from halfseen.gaussian.moments import PatternMoments
@@ -68,6 +75,81 @@ def test_a_gaussian_has_mean_and_covariance_of_all_rows_whatever_the_files(files
     by_moments = fit_from_moments(PatternMoments.of_table(batch), tight).gaussian
     torch.testing.assert_close(by_moments.covariance, by_rows.covariance, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(some.model_.gaussian.covariance, by_rows.covariance, rtol=1e-3, atol=1e-3)
+
+
+class Backwards:
+    """An engine that finishes the last unit first."""
+
+    name = "backwards"
+
+    def run(self, function, job, units, n_workers):
+        for unit in reversed(units):
+            yield unit, pickle.loads(pickle.dumps(function(*pickle.loads(pickle.dumps((job, unit))))))
+
+
+ALL_ROWS = {
+    "gaussian": lambda: halfseen.GaussianImputer(random_state=0),
+    "mean": lambda: halfseen.MeanImputer(random_state=0),
+    "circuit": lambda: halfseen.CircuitImputer(
+        algorithm="em", n_leaves=3, n_channels=3, max_epochs=3, random_state=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALL_ROWS)
+def test_a_fit_to_all_rows_does_not_depend_on_files_runs_or_the_order_in_which_they_are_finished(
+    files, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(blocks, "MOST_ROWS", 256)
+    _, one, two = files
+    seen = []
+    for number, (source, n_blocks, engine) in enumerate(
+        [(one, 16, "local"), (two, 1, Backwards()), (one, 4, Backwards()), (two, 2, "local")]
+    ):
+        monkeypatch.setattr(blocks, "BLOCKS_IN_RUN", n_blocks)
+        imputer = ALL_ROWS[name]()
+        distributed.fit(
+            imputer, source, n_rows=1000, engine=engine, progress=lambda *done: seen.append(done)
+        ).save(tmp_path / f"{number}")
+        assert imputer.rows_used_["parameters"] == N
+    first = (tmp_path / "0").read_bytes()
+    assert all((tmp_path / f"{number}").read_bytes() == first for number in range(1, 4))
+    assert seen[0] == (N, N)
+    assert (160, N) in seen  # the last run of one block
+
+
+def test_means_are_those_of_all_rows(files):
+    table, one, _ = files
+    imputer = distributed.fit(halfseen.MeanImputer(), one, n_rows=1000)
+    expected = halfseen.MeanImputer().fit(table)
+    for name in ("loc", "scale"):
+        found, wanted = (getattr(of.model_.features.scaler, name) for of in (imputer, expected))
+        torch.testing.assert_close(found, wanted, rtol=EXACT, atol=EXACT)
+    some = halfseen.MeanImputer().fit(halfseen.scan(one).sample(1000))
+    assert not torch.allclose(some.model_.features.scaler.loc, expected.model_.features.scaler.loc, atol=1e-3)
+
+
+def test_em_of_a_circuit_over_a_scan_is_that_of_the_same_circuit_in_memory(files):
+    table, one, _ = files
+    imputer = ALL_ROWS["circuit"]().fit(halfseen.scan(one).sample(1000))
+    twin = copy.deepcopy(imputer)
+    assert imputer._refit(halfseen.scan(one), blocks.in_this_process)
+    rows = twin.model_.features.encode(twin._read(table, reset=False).codes).to(torch.float32)
+    history = fit_by_em(twin.model_.module, rows, 3, None)
+    torch.testing.assert_close(
+        torch.tensor(imputer.history_.train_loss), torch.tensor(history.train_loss), rtol=EXACT, atol=EXACT
+    )
+    found, wanted = ([layer.weights for layer in of.model_.module.sum_layers] for of in (imputer, twin))
+    torch.testing.assert_close(found, wanted, rtol=EXACT, atol=EXACT)
+
+
+def test_warnings_of_workers_are_issued_here(files):
+    def warn(_, start, stop):
+        warn_user("the same in every run")
+
+    with pytest.warns(HalfseenWarning, match="the same in every run") as caught:
+        list(PassesByEngine(find_engine("local"), 1)(warn, None, [(0, 1), (1, 2)]))
+    assert len(caught) == 1
 
 
 def test_too_many_patterns_leave_the_fit_to_the_chosen_rows(files, tmp_path, monkeypatch):
@@ -134,7 +216,7 @@ def test_a_failed_fit_of_a_scan_leaves_the_estimator_as_it_was(files, monkeypatc
     _, one, _ = files
     imputer = halfseen.GaussianImputer(random_state=0)
 
-    def fail(self, table):
+    def fail(self, table, passes):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(halfseen.GaussianImputer, "_refit", fail)

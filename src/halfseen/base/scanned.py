@@ -4,13 +4,17 @@ Nothing is imported from `halfseen.data.scan`, because it needs pyarrow.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from halfseen.base.parameters import all_or_nothing
-from halfseen.data.blocks import rows_in_block
+from halfseen.data.blocks import Passes, in_this_process, rows_in_block, runs_of
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
 from halfseen.errors import SchemaError, TableError
 
 SCAN = "halfseen.data.scan"
@@ -46,10 +50,16 @@ def match(table: Any, model: Any) -> Any:
 
 
 def fit_to_rows(
-    estimator: Any, table: Any, target: str | None = None, n_rows: int | None = None, random_state: int = 0
+    estimator: Any,
+    table: Any,
+    target: str | None = None,
+    n_rows: int | None = None,
+    random_state: int = 0,
+    passes: Passes = in_this_process,
 ) -> Any:
     """Fits an estimator to random rows of a table in files; see `halfseen.distributed.fit`."""
-    rows = table.sample(random_state=random_state, **({} if n_rows is None else {"n_rows": n_rows}))
+    chosen = {} if n_rows is None else {"n_rows": n_rows}
+    rows = table.sample(random_state=random_state, passes=passes, **chosen)
     if target is None:
         estimator.fit(rows)
     else:
@@ -58,10 +68,47 @@ def fit_to_rows(
         rows = rows.filter(rows[target].is_valid())
         estimator.fit(rows.drop_columns([target]), rows[target].to_numpy(zero_copy_only=False))
     n_parameters = rows.num_rows
-    if target is None and n_parameters < table.n_rows and estimator._refit(table):
+    if target is None and n_parameters < table.n_rows and estimator._refit(table, passes):
         n_parameters = table.n_rows
     estimator.rows_used_ = {"kinds": rows.num_rows, "parameters": n_parameters, "table": table.n_rows}
     return estimator
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """The rows of a table in files, as the features by which a fitted estimator sees them.
+
+    Parameters
+    ----------
+    table : Scan
+        The table.
+    estimator : fitted estimator of tables
+        What reads its columns.
+    features : FeatureMap
+        From codes to features, the number of which decides the size of blocks.
+    """
+
+    table: Any
+    estimator: Any
+    features: FeatureMap
+
+    @classmethod
+    def of(cls, estimator: Any, table: Any, features: FeatureMap) -> "EncodedRows":
+        """Returns the rows by the columns of an estimator, which can be sent to other processes."""
+        alone = copy(estimator)
+        alone.callback = None
+        return cls(table.select([str(name) for name in estimator.feature_names_in_]), alone, features)
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The runs of blocks of the table."""
+        return runs_of(self.table.n_rows, self.features.n_features)
+
+    def blocks(self, start: int, stop: int) -> Iterator[Incomplete]:
+        """Yields the features of the blocks of a run of rows."""
+        n_rows = rows_in_block(self.features.n_features)
+        for _, block in self.table.blocks(start, stop, n_rows=n_rows):
+            yield self.features.encode(self.estimator._read(block, reset=False).codes)
 
 
 @all_or_nothing

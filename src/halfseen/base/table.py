@@ -22,7 +22,7 @@ from halfseen.base.model_file import Saveable, wrong_type
 from halfseen.base.scanned import HANDLERS, is_scan, takes_scans
 from halfseen.base.targets import Fitted
 from halfseen.config import tasks_within_budget
-from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
+from halfseen.data.blocks import PIECE_BYTES, Passes, rows_in_piece
 from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS, LEVELLED, NUMERIC
 from halfseen.data.features import FeatureMap
@@ -94,7 +94,7 @@ class TableEstimator(Saveable, BaseEstimator):
                 setattr(cls, name, takes_scans(method))
         super().__init_subclass__(**kwargs)
 
-    def _refit(self, table: Any) -> bool:
+    def _refit(self, table: Any, passes: Passes) -> bool:
         """Fits the parameters to all rows of a table in files after a fit to some; returns whether it can."""
         return False
 

@@ -16,9 +16,11 @@ from halfseen.base.parameters import (
     check_whole,
     documented_by,
 )
+from halfseen.base.scanned import EncodedRows
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.objectives import UNKNOWN
 from halfseen.circuits.structure import Structure, join_last, pair_columns
+from halfseen.data.blocks import Passes, add_in_tree
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.loop import Schedule, TrainingSettings
 from halfseen.training.progress import EMProgress, History, Stopped
@@ -221,6 +223,9 @@ SMOOTHING = 0.1
 """The rows that are added to the uses of each weight, as a Dirichlet prior would."""
 
 
+ROWS_AT_ONCE = 2048  # of which the expected uses of weights are computed together; a guess
+
+
 @torch.no_grad()
 def fit_sum_weights(
     circuit: Circuit,
@@ -230,7 +235,7 @@ def fit_sum_weights(
     max_steps: int = 100,
     tolerance: float = 1e-6,
     smoothing: float = SMOOTHING,
-    n_rows: int = 2048,
+    n_rows: int = ROWS_AT_ONCE,
     callback: Callable[[EMProgress], None] | None = None,
 ) -> list[float]:
     r"""Improves the sum weights of a circuit by EM; its leaves and the class prior are not changed.
@@ -256,7 +261,7 @@ def fit_sum_weights(
     smoothing : float
         The pseudo-count :math:`\alpha` of every weight.
     n_rows : int
-        The number of rows in memory at once; the result does not depend on it.
+        The number of rows in memory at once, on which only the last bits of the result depend.
     callback : callable, optional
         Called with an ``EMProgress`` after each step.
 
@@ -269,32 +274,73 @@ def fit_sum_weights(
     if classes is None:
         classes = torch.full((len(batch),), UNKNOWN)
     parts = [*zip(batch.chunks(n_rows), classes.split(n_rows), strict=True)]
-    course = [_objective(circuit, parts, smoothing)]
+
+    def collect(current: Circuit) -> Tensor:
+        found = add_in_tree((expected_uses(current, *part) for part in parts), torch.add)
+        assert found is not None  # there is at least one row
+        return found
+
+    return maximise_weights(
+        circuit, collect, len(batch), max_steps=max_steps, tolerance=tolerance, smoothing=smoothing,
+        callback=callback,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def expected_uses(circuit: Circuit, rows: Incomplete, classes: Tensor) -> Tensor:
+    """Returns the log density of rows and their known classes, and then how often each weight is used."""
+    counts = circuit.expected_counts(rows, classes)
+    scores, shift = circuit.class_scores(rows)
+    of_class = scores.gather(1, classes.clamp(min=0)[:, None]).squeeze(1)
+    log_prob = torch.where(classes >= 0, of_class, scores.logsumexp(dim=-1))
+    total = (log_prob.double() + shift).sum()
+    return torch.cat([total[None], *(count.double().flatten() for count in counts)])
+
+
+@torch.no_grad()
+def maximise_weights(
+    circuit: Circuit,
+    collect: Callable[[Circuit], Tensor],
+    n_rows: int,
+    *,
+    max_steps: int,
+    tolerance: float,
+    smoothing: float = SMOOTHING,
+    callback: Callable[[EMProgress], None] | None = None,
+) -> list[float]:
+    """Improves the sum weights of a circuit by EM, given the sum of `expected_uses` over all rows.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Changed in place.
+    collect : callable
+        Goes over all rows and returns the sum.
+    n_rows : int
+        The number of rows.
+    max_steps, tolerance, smoothing, callback
+        As of `fit_sum_weights`.
+    """
+
+    def measure() -> tuple[float, Tensor]:
+        found = collect(circuit)
+        prior = sum(layer.weights.log().sum().item() for layer in circuit.sum_layers)
+        return (found[0].item() + smoothing * prior) / n_rows, found[1:]
+
+    objective, uses = measure()
+    course = [objective]
     for step in range(1, max_steps + 1):
-        counts = [layer.weights.new_full(layer.weights.shape, smoothing) for layer in circuit.sum_layers]
-        for rows, labels in parts:
-            for total, found in zip(counts, circuit.expected_counts(rows, labels), strict=True):
-                total += found
-        for layer, total in zip(circuit.sum_layers, counts, strict=True):
+        sizes = [layer.weights.numel() for layer in circuit.sum_layers]
+        for layer, found in zip(circuit.sum_layers, uses.split(sizes), strict=True):
+            total = found.view(layer.weights.shape).to(layer.weights.dtype) + smoothing
             layer.set_weights(total / total.sum(dim=1, keepdim=True))
-        course.append(_objective(circuit, parts, smoothing))
+        objective, uses = measure()
+        course.append(objective)
         if callback is not None:
             callback(EMProgress(step, max_steps, course[-1]))
         if course[-1] - course[-2] < tolerance:
             break
     return course
-
-
-def _objective(circuit: Circuit, parts: Sequence[tuple[Incomplete, Tensor]], smoothing: float) -> float:
-    """Returns the mean log density of rows and known classes, plus the log prior of weights per row."""
-    total = torch.zeros((), dtype=torch.float64)
-    for rows, classes in parts:
-        scores, shift = circuit.class_scores(rows)
-        of_class = scores.gather(1, classes.clamp(min=0)[:, None]).squeeze(1)
-        log_prob = torch.where(classes >= 0, of_class, scores.logsumexp(dim=-1))
-        total += (log_prob.double() + shift).sum()
-    prior = sum(layer.weights.log().sum().item() for layer in circuit.sum_layers)
-    return (total.item() + smoothing * prior) / sum(len(rows) for rows, _ in parts)
 
 
 Shape = Literal["tree", "shallow"]
@@ -331,6 +377,44 @@ def fit_by_em(
     course = fit_sum_weights(
         circuit.double(), rows.to(torch.float64), max_steps=max_steps, tolerance=EM_GAIN, callback=callback
     )
+    return _history(course, max_steps)
+
+
+def fit_to_passes(
+    circuit: Circuit,
+    rows: EncodedRows,
+    passes: Passes,
+    max_steps: int,
+    callback: Callable[[Any], None] | None,
+) -> History:
+    """Improves the sum weights by EM with all rows of a table in files, which are read once for each step."""
+
+    def collect(current: Circuit) -> Tensor:
+        found = add_in_tree(passes(uses_of_run, (rows, current), rows.runs), torch.add)
+        assert found is not None  # the circuit was fitted to some of the rows
+        return found
+
+    course = maximise_weights(
+        circuit, collect, rows.table.n_rows, max_steps=max_steps, tolerance=EM_GAIN, callback=callback
+    )
+    return _history(course, max_steps)
+
+
+def uses_of_run(job: tuple[EncodedRows, Circuit], start: int, stop: int) -> Tensor | None:
+    """Returns the sum of `expected_uses` over a run of rows without classes."""
+    rows, circuit = job
+
+    def uses(block: Incomplete) -> Tensor:
+        pieces = block.to(torch.float32).to(torch.float64).chunks(ROWS_AT_ONCE)  # as in training
+        parts = (expected_uses(circuit, one, torch.full((len(one),), UNKNOWN)) for one in pieces)
+        found = add_in_tree(parts, torch.add)
+        assert found is not None  # no block is empty
+        return found
+
+    return add_in_tree(map(uses, rows.blocks(start, stop)), torch.add)
+
+
+def _history(course: Sequence[float], max_steps: int) -> History:
     stopped: Stopped = "max_epochs" if len(course) == max_steps + 1 else "patience"
     losses = tuple(-value for value in course[1:])
     return History(train_loss=losses, best_epoch=len(losses) - 1 if losses else None, stopped=stopped)

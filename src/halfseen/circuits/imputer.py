@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood, TabularDensity
 from halfseen.base.imputer import BaseImputer
+from halfseen.base.scanned import EncodedRows
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.fitting import (
     CircuitParameters,
@@ -19,9 +21,11 @@ from halfseen.circuits.fitting import (
     check_algorithm,
     documented_imputer,
     fit_by_em,
+    fit_to_passes,
 )
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.circuits.structure import Level, Structure
+from halfseen.data.blocks import Passes
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
@@ -209,6 +213,14 @@ class CircuitImputer(CircuitParameters, BaseImputer):
             )
         circuit.double().requires_grad_(False)
         return model
+
+    def _refit(self, table: Any, passes: Passes) -> bool:
+        """Continues EM with all rows of a table in files; leaves and the structure are not changed."""
+        if self.algorithm != "em" or self.model_ is None:
+            return False
+        rows = EncodedRows.of(self, table, self.model_.features)
+        self.history_ = fit_to_passes(self.model_.module, rows, passes, self.max_epochs, self.callback)
+        return True
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularCircuit:
         return TabularCircuit.from_state(self._modelled, state)

@@ -73,7 +73,8 @@ def fit_command(
 ) -> None:
     """Fit a predictor of one column to a table with missing values, and save it.
 
-    Rows without a target are left out. `halfseen predict` applies the saved predictor to new files.
+    Rows without a target are left out. `halfseen predict` applies the saved predictor to new files. With
+    --engine, the table need not fit into memory: the predictor is fitted to about a million of its rows.
     """
     if (request.target is None) == (request.recommender is None):
         raise typer.BadParameter(
@@ -81,6 +82,8 @@ def fit_command(
             param_hint="--target",
         )
     if request.recommender is not None:
+        if request.sampling.given():
+            raise typer.BadParameter("a recommender needs the whole table in memory", param_hint="--engine")
         from halfseen.cli.ratings import save_recommender
 
         save_recommender(request, _reporter(context, quiet, verbose))

@@ -96,13 +96,23 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
         {"--save-model": request.save_model, "--report": request.report},
     )
     with reporter.noting_warnings():
-        training = read_training(
-            request.source, request.target, request.task, reporter, request.schema,
-            **request.reading.to_arguments(),
-        )  # fmt: skip
+        n_rows = None
+        if request.sampling.given():
+            from halfseen.cli.units import sample_rows
+
+            file, n_rows = sample_rows(request, reporter)
+            training = as_training(file, request.target, request.task, reporter)
+        else:
+            training = read_training(
+                request.source, request.target, request.task, reporter, request.schema,
+                **request.reading.to_arguments(),
+            )  # fmt: skip
         method, comparison = _choose(request, training, reporter)
         model = _fit(request, training, method, comparison, reporter)
         model.reading_ = describe_reading(training.file) | {"target": request.target}
+        if n_rows is not None:
+            n_used = training.inputs.num_rows
+            model.rows_used_ = {"kinds": n_used, "parameters": n_used, "table": n_rows}
         model.save(request.save_model)
         reporter.show("model", f"{request.save_model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:
@@ -133,6 +143,11 @@ def read_training(
     reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
+    return as_training(file, name, task, reporter)
+
+
+def as_training(file: TableFile, name: str, task: str, reporter: Reporter) -> TrainingTable:
+    """Return the rows of a table whose target is known; report what is predicted, and the other rows."""
     target = read_target(file.table, name, task)
     reporter.show("target", _target_words(target))
     inputs = file.table.drop_columns([name])

@@ -344,6 +344,27 @@ class CountingOptions:
 
 
 @dataclass(frozen=True)
+class SamplingOptions:
+    """The options of a table that is read in blocks to fit a predictor."""
+
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="Read IN, one file or many, in blocks, and fit to about a million random rows: by processes "
+            "of this machine (local), by Ray or by Dask."
+        ),
+    ] = None
+    address: Address = None
+    workers: Workers = None
+
+    def given(self) -> bool:
+        """Return whether a user asked for an engine; raise an error if only for its workers."""
+        if self.engine is None and (self.address or self.workers):
+            raise TableError("--address and --workers need --engine")
+        return self.engine is not None
+
+
+@dataclass(frozen=True)
 class EngineOptions:
     """The options of a table that is read in blocks, and need not fit into memory."""
 

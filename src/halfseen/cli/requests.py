@@ -16,6 +16,7 @@ from halfseen.cli.options import (
     EngineOptions,
     Method,
     ReadingOptions,
+    SamplingOptions,
     build,
     missingness_help,
     offered,
@@ -30,6 +31,9 @@ UNITS = EngineOptions()
 
 COUNTING = CountingOptions()
 """A table that is described in memory, unless it is too large."""
+
+SAMPLING = SamplingOptions()
+"""A table that is read as a whole to fit a predictor."""
 
 
 def _check_level(level: float) -> float:
@@ -270,6 +274,7 @@ class FitRequest:
     schema: options.SchemaFile = None
     report: options.Report = None
     reading: ReadingOptions = READING
+    sampling: SamplingOptions = SAMPLING
 
 
 @dataclass(frozen=True, kw_only=True)

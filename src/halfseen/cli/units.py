@@ -1,4 +1,4 @@
-"""``halfseen impute`` and ``predict`` of tables that are read in blocks, and need not fit into memory."""
+"""``halfseen impute``, ``predict`` and ``fit`` of tables that are read in blocks."""
 
 import os
 import time
@@ -16,17 +16,19 @@ from halfseen.cli.impute import read_overrides
 from halfseen.cli.options import EngineOptions
 from halfseen.cli.progress import Reporter, RowStep
 from halfseen.cli.reading import kept_reading
-from halfseen.cli.requests import ImputeRequest, PredictRequest
+from halfseen.cli.requests import FitRequest, ImputeRequest, PredictRequest
 from halfseen.cli.sources import expand
 from halfseen.config import show_size
 from halfseen.data.scan import Scan, scan
 from halfseen.data.scan_files import FORMATS
 from halfseen.distributed import run
-from halfseen.distributed.fitting import fit
+from halfseen.distributed.engines import find_engine
+from halfseen.distributed.fitting import PassesByEngine, fit
 from halfseen.distributed.manifest import check_new
 from halfseen.distributed.outputs import Folder
 from halfseen.errors import TableError
 from halfseen.files.dialect import parse_delimiter
+from halfseen.files.table_file import TableFile
 from halfseen.training.time_limit import time_limit
 from halfseen.words import Note, plural
 
@@ -153,6 +155,33 @@ def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
     reporter.done()
 
 
+def sample_rows(request: FitRequest, reporter: Reporter) -> tuple[TableFile, int]:
+    """Return random rows of a table that is read by an engine, and the number of all rows.
+
+    Parameters
+    ----------
+    request : FitRequest
+        The table, and what is asked.
+    reporter : Reporter
+        The reporter of progress.
+    """
+    found = given_of(request, OF_WHOLE_FILES)
+    if found:
+        raise TableError(f"{OF_WHOLE_FILES[found[0]]} needs the whole table in memory; leave out --engine")
+    if request.source == "-":
+        raise TableError("--engine reads files, not standard input")
+    asked = request.sampling
+    overrides = {} if request.schema is None else halfseen.Schema.read_overrides(request.schema)
+    table = open_scan(request, reporter, None)
+    with counting(reporter, "choosing rows", table) as progress:
+        passes = PassesByEngine(find_engine(str(asked.engine), asked.address), asked.workers, progress)
+        rows = table.sample(passes=passes)
+    if rows.num_rows < table.n_rows:
+        some = f"{rows.num_rows:,} of {table.n_rows:,} rows, chosen at random by their numbers"
+        reporter.show("sample", f"the predictor is fitted to {some}")
+    return TableFile(rows, request.source, "parquet", settings=overrides), table.n_rows
+
+
 # ------------------------------------------------------------------------------------------ parts
 
 
@@ -209,7 +238,12 @@ def _fit(request: ImputeRequest, table: Scan, reporter: Reporter) -> Any:
     asked = request.max_seconds if request.method == "auto" else None
     seconds = float("inf") if asked is None else asked
     with reporter.progress("fitting", request.named_method, unit) as callback, time_limit(seconds):
-        imputer = fit(request.build_imputer(read_overrides(request), callback), table)
+        units = request.units
+        imputer = fit(
+            request.build_imputer(read_overrides(request), callback), table,
+            engine=str(units.engine or "local"), address=units.address,
+            n_workers=1 if units.engine is None else units.workers,
+        )  # fmt: skip
     used = imputer.rows_used_
     if used["kinds"] < used["table"]:
         some = f"{used['kinds']:,} of {used['table']:,} rows, chosen at random by their numbers"

@@ -7,8 +7,8 @@ blocks are added in a fixed order. Where an operation needs much memory for each
 pieces, the size of which depends on the operation and never on the machine.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 Part = TypeVar("Part")
 
@@ -83,6 +83,39 @@ def add_in_tree(parts: Iterable[Part], add: Callable[[Part, Part], Part]) -> Par
     while partial:
         total = add(partial.pop()[1], total)
     return total
+
+
+BLOCKS_IN_RUN = 16
+"""Blocks that are worked off together: a power of two, so that the sum of a run is a part of the tree."""
+
+
+def runs_of(n_rows: int, n_columns: int) -> list[tuple[int, int]]:
+    """Returns the first row of each run of blocks of a table, and that after its last one.
+
+    Examples
+    --------
+    >>> runs_of(2_000_000, 12)
+    [(0, 1048576), (1048576, 2000000)]
+    """
+    size = BLOCKS_IN_RUN * rows_in_block(n_columns)
+    return [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+class Passes(Protocol):
+    """Goes over the rows of a table, run by run; engines of `halfseen.distributed` use several processes."""
+
+    def __call__(
+        self, function: Callable[[Any, int, int], Any], job: Any, runs: Sequence[tuple[int, int]]
+    ) -> Iterable[Any]:
+        """Returns ``function(job, start, stop)`` of each run, in their order; a function of a module."""
+        ...
+
+
+def in_this_process(
+    function: Callable[[Any, int, int], Part], job: Any, runs: Sequence[tuple[int, int]]
+) -> Iterator[Part]:
+    """Yields the results of a function of runs of rows, one after the other; see `Passes`."""
+    return (function(job, start, stop) for start, stop in runs)
 
 
 def blocks_of(n_rows: int, n_columns: int) -> Iterator[slice]:

@@ -15,7 +15,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from halfseen._random import id_keys
-from halfseen.data.blocks import rows_in_block
+from halfseen.data.blocks import Passes, in_this_process, rows_in_block, runs_of
 from halfseen.data.scan_files import FORMATS, ScanFile, format_of, inspect_file, merge_types, read_pieces
 from halfseen.errors import TableError
 from halfseen.words import plural
@@ -164,7 +164,9 @@ class Scan:
         ids: RowIds = column.to_numpy()
         return ids
 
-    def sample(self, n_rows: int = SAMPLE_ROWS, random_state: int = 0) -> pa.Table:
+    def sample(
+        self, n_rows: int = SAMPLE_ROWS, random_state: int = 0, *, passes: Passes = in_this_process
+    ) -> pa.Table:
         """Returns about `n_rows` random rows, or all if there are no more, in their order.
 
         Whether a row is chosen depends on its number and the seed only, not on the files.
@@ -175,10 +177,13 @@ class Scan:
             The expected number of rows.
         random_state : int
             The seed.
+        passes : Passes
+            What goes over the rows.
         """
         if n_rows >= self.n_rows:
             return self.read()
-        chosen = [self.choose(start, table, n_rows, random_state) for start, table in self.blocks()]
+        runs = runs_of(self.n_rows, self.n_columns)
+        chosen = passes(choose_rows, (self, n_rows, random_state), runs)
         return pa.concat_tables([self.schema.empty_table(), *chosen]).combine_chunks()
 
     def choose(self, start: int, table: pa.Table, n_rows: int, random_state: int = 0) -> pa.Table:
@@ -198,6 +203,13 @@ class Scan:
         limit = np.uint64(int(n_rows / self.n_rows * 2**64))
         numbers = np.arange(start, start + table.num_rows, dtype=np.int64)
         return table.filter(pa.array(id_keys(numbers, random_state ^ _OF_SAMPLES) < limit))
+
+
+def choose_rows(job: tuple[Scan, int, int], start: int, stop: int) -> pa.Table:
+    """Returns those rows of a run of rows that are in a sample of a table; see `Scan.sample`."""
+    table, n_rows, random_state = job
+    chosen = [table.choose(first, block, n_rows, random_state) for first, block in table.blocks(start, stop)]
+    return pa.concat_tables([table.schema.empty_table(), *chosen]).combine_chunks()
 
 
 def scan(

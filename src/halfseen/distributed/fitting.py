@@ -1,9 +1,18 @@
 """Fitting estimators to a table that need not fit into memory: to a random part of its rows, or to all."""
 
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
+from halfseen.base.parameters import check_whole
 from halfseen.base.scanned import fit_to_rows
 from halfseen.data.scan import SAMPLE_ROWS, Scan, scan
+from halfseen.distributed.engines import Engine, find_engine
+from halfseen.distributed.run import Progress, warn_once
+from halfseen.distributed.units import Unit
+from halfseen.errors import HalfseenWarning
 
 
 def fit(
@@ -13,16 +22,27 @@ def fit(
     target: str | None = None,
     n_rows: int = SAMPLE_ROWS,
     random_state: int = 0,
+    engine: str | Engine = "local",
+    address: str | None = None,
+    n_workers: int | None = 1,
+    progress: Progress | None = None,
 ) -> Any:
     r"""Fits an estimator to about a million random rows of a table, or to all if there are no more.
 
     Whether a row is chosen depends on its number and the seed only, so that the fitted estimator does not
     depend on the files of the table. Levels that occur in none of the chosen rows are not known to it.
 
-    A `GaussianImputer` that assumes values to be missing at random, and draws no parameters, then takes its
-    mean and covariance from all rows, in one more pass over the files; only the kinds and the margins of its
-    columns are those of the chosen rows. A table with very many different patterns of missing values is an
-    exception, of which a warning is issued.
+    Three imputers then take parameters from all rows, in further passes over the files; the kinds of columns,
+    margins and groups of rare levels remain those of the chosen rows:
+
+    - `GaussianImputer`, if it assumes values to be missing at random and draws no parameters: the mean and
+      the covariance, in one pass. A table with very many different patterns of missing values is an
+      exception, of which a warning is issued.
+    - `MeanImputer`: means, standard deviations and shares of levels, in one pass.
+    - `CircuitImputer` with ``algorithm="em"``: the weights of sums, in one pass for each step of EM.
+
+    An engine goes over the rows with several workers. The fitted estimator is the same, bit by bit: sums over
+    rows are those of fixed blocks, added in a fixed order.
 
     Parameters
     ----------
@@ -36,6 +56,15 @@ def fit(
         The expected number of chosen rows.
     random_state : int, default=0
         The seed of the choice of rows.
+    engine : {"local", "ray", "dask"} or Engine, default="local"
+        What goes over the rows; see `impute`.
+    address : str, optional
+        The address of the cluster of Ray or Dask.
+    n_workers : int or None, default=1
+        The number of workers, as many as processors if None. What is computed from the chosen rows is
+        computed in this process.
+    progress : callable, optional
+        Called with the number of rows that the present pass has finished, and of all rows.
 
     Returns
     -------
@@ -52,5 +81,59 @@ def fit(
     >>> imputer.rows_used_
     {'kinds': 315, 'parameters': 315, 'table': 1000}
     """
+    if n_workers is not None:
+        check_whole("n_workers", n_workers, 1)
     table = source if isinstance(source, Scan) else scan(source)
-    return fit_to_rows(estimator, table, target, n_rows, random_state)
+    passes = PassesByEngine(find_engine(engine, address), n_workers, progress)
+    return fit_to_rows(estimator, table, target, n_rows, random_state, passes)
+
+
+@dataclass(frozen=True)
+class PassesByEngine:
+    """Goes over the rows of a table by an engine; see `halfseen.data.blocks.Passes`.
+
+    Parameters
+    ----------
+    engine : Engine
+        What runs the units.
+    n_workers : int or None
+        The number of workers.
+    progress : callable, optional
+        As of `fit`.
+    """
+
+    engine: Engine
+    n_workers: int | None = None
+    progress: Progress | None = None
+
+    def __call__(
+        self, function: Callable[[Any, int, int], Any], job: Any, runs: Sequence[tuple[int, int]]
+    ) -> Iterator[Any]:
+        """Yields ``function(job, start, stop)`` of each run, in their order."""
+        units = [Unit(f"rows from {start:,}", start, stop) for start, stop in runs]
+        if not units:
+            return
+        early: dict[int, Any] = {}
+        notes: dict[str, int] = {}
+        n_given = n_done = 0
+        with closing(self.engine.run(run_pass, (function, job), units, self.n_workers)) as answers:  # type: ignore[type-var]
+            for unit, (result, found) in answers:
+                early[unit.start] = result
+                notes |= dict.fromkeys(found, 1)
+                n_done += unit.stop - unit.start
+                if self.progress is not None:
+                    self.progress(n_done, runs[-1][1])
+                while n_given < len(units) and units[n_given].start in early:
+                    yield early.pop(units[n_given].start)
+                    n_given += 1
+        warn_once(notes)
+
+
+def run_pass(job: tuple[Callable[[Any, int, int], Any], Any], unit: Unit) -> tuple[Any, tuple[str, ...]]:
+    """Returns the result of a function of a run of rows, and the warnings that it issued."""
+    function, of_function = job
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HalfseenWarning)
+        result = function(of_function, unit.start, unit.stop)
+    texts = dict.fromkeys(str(one.message) for one in caught if isinstance(one.message, HalfseenWarning))
+    return result, tuple(texts)

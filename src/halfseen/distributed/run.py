@@ -188,7 +188,7 @@ def impute_file(
     run = _Run(source, model, path.parent, "impute", None, None, "parts", None)
     unit = Unit(path.name, 0, run.job.scan.n_rows)
     check_apart(run.job.scan, run.job.folder, [unit.name])
-    _warn(dict.fromkeys(run_unit(run.job, unit, progress).notes, 1))
+    warn_once(dict.fromkeys(run_unit(run.job, unit, progress).notes, 1))
 
 
 class _Run:
@@ -262,7 +262,7 @@ class _Run:
         finally:
             for name in [*(name for unit in left for name in self.names(unit)), "manifest.json"]:
                 folder.remove_partial(name)
-        _warn(notes)
+        warn_once(notes)
         paths = tuple(folder.join(name) for name in self.outputs)
         return WrittenFiles(paths, self.job.scan.n_rows, len(self.units), n_resumed)
 
@@ -273,7 +273,8 @@ class _Run:
             yield from engine.run(run_unit, self.job, units, n_workers)
 
 
-def _warn(notes: dict[str, int]) -> None:
+def warn_once(notes: dict[str, int]) -> None:
+    """Issues each warning of the workers once, and the number of those beyond ``MOST_NOTES``."""
     for note in list(notes)[:MOST_NOTES]:
         warn_user(note)
     if len(notes) > MOST_NOTES:

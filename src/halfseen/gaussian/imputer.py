@@ -11,6 +11,7 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
+from halfseen.data.blocks import Passes
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user
@@ -20,7 +21,7 @@ from halfseen.gaussian.em import em_settings
 from halfseen.gaussian.em_self_masked import fit_masked_gaussian
 from halfseen.gaussian.low_rank import LowRankGaussian
 from halfseen.gaussian.margins import fit_features, redraw_margins
-from halfseen.gaussian.scanned import refit_gaussian
+from halfseen.gaussian.scanned import refit_gaussian, refit_means
 from halfseen.gaussian.tabular import TabularGaussian, with_room_for_noise
 from halfseen.training.progress import EMProgress
 from halfseen.vocabulary import Missingness
@@ -168,13 +169,13 @@ class GaussianImputer(BaseImputer):
     def _width(self) -> int:
         return super()._width * (1 if self.missingness == Missingness.MAR else SELF_MASKED_COPIES)
 
-    def _refit(self, table: Any) -> bool:
+    def _refit(self, table: Any, passes: Passes) -> bool:
         """Fits mean and covariance to all rows of a table in files, if they follow from moments."""
         is_plain = type(self) is GaussianImputer and not self.n_posterior_draws
         is_joint = isinstance(self.model_, TabularGaussian) and isinstance(self.model_.gaussian, Gaussian)
         if not (is_plain and is_joint and self.missingness == Missingness.MAR):
             return False
-        fitted = refit_gaussian(self, table)
+        fitted = refit_gaussian(self, table, passes)
         if not fitted:
             warn_user(
                 f"GaussianImputer is fitted to some of the {table.n_rows:,} rows, because the table has too "
@@ -296,6 +297,13 @@ class MeanImputer(BaseImputer):
         ones = torch.ones(features.n_features, dtype=torch.float64)
         independent = LowRankGaussian(torch.zeros_like(ones), ones.new_empty(len(ones), 0), ones)
         return TabularGaussian(self._modelled, features, independent)
+
+    def _refit(self, table: Any, passes: Passes) -> bool:
+        """Fits means, standard deviations and shares of levels to all rows of a table in files."""
+        if self.model_ is None:
+            return False
+        refit_means(self, table, passes)
+        return True
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
         return TabularGaussian.from_state(self._modelled, state)

@@ -1,8 +1,14 @@
-"""Means and covariances of all rows of a table in files, by moments of patterns of missing values."""
+"""Means and covariances of all rows of a table in files, in one pass."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-from halfseen.data.blocks import add_in_tree, rows_in_block
+import torch
+from torch import Tensor
+
+from halfseen.base.scanned import EncodedRows
+from halfseen.data.blocks import Passes, add_in_tree
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.em import EMSettings, fit_from_moments
 from halfseen.gaussian.moments import PatternMoments, moments_suffice
 from halfseen.gaussian.tabular import TabularGaussian, with_room_for_noise
@@ -11,7 +17,7 @@ MOST_MOMENTS = 1 << 25
 """Cross-products of all patterns that are kept, of 8 bytes each; a guess, and the same on every machine."""
 
 
-def refit_gaussian(imputer: Any, table: Any) -> bool:
+def refit_gaussian(imputer: Any, table: Any, passes: Passes) -> bool:
     """Fits the mean and the covariance of a fitted imputer to all rows of a table, by moments of patterns.
 
     Parameters
@@ -20,6 +26,8 @@ def refit_gaussian(imputer: Any, table: Any) -> bool:
         The imputer, fitted to some rows; its margins and its ridge are kept.
     table : Scan
         The table.
+    passes : Passes
+        What goes over its rows.
 
     Returns
     -------
@@ -27,24 +35,12 @@ def refit_gaussian(imputer: Any, table: Any) -> bool:
         False, and nothing is changed, if there are too many patterns of missing values.
     """
     features = imputer.model_.features
-    n_features = features.n_features
-    named = table.select([str(name) for name in imputer.feature_names_in_])
-
-    def add(one: PatternMoments, other: PatternMoments) -> PatternMoments:
-        both = one.add(other)
-        if not _are_few(table.n_rows, len(both.patterns), n_features):  # the sum can only have more
-            raise _ManyPatterns
-        return both
-
-    parts = (
-        PatternMoments.of(features.encode(imputer._read(block, reset=False).codes))
-        for _, block in named.blocks(n_rows=rows_in_block(n_features))
-    )
+    job = _PatternJob(EncodedRows.of(imputer, table, features))
     try:
-        moments = add_in_tree(parts, add)
-    except _ManyPatterns:
+        moments = add_in_tree(passes(moments_of_run, job, job.rows.runs), job.add)
+    except ManyPatternsError:
         return False
-    if moments is None or not _are_few(table.n_rows, len(moments.patterns), n_features):
+    if moments is None or not job.are_few(moments):
         return False
     settings = EMSettings(imputer.max_iter, imputer.tol, imputer.ridge_)
     tell = None if imputer.callback is None else imputer._tell
@@ -56,9 +52,67 @@ def refit_gaussian(imputer: Any, table: Any) -> bool:
     return True
 
 
-class _ManyPatterns(Exception):
+class ManyPatternsError(Exception):
     """Ends a pass over a table."""
 
 
-def _are_few(n_rows: int, n_patterns: int, n_features: int) -> bool:
-    return moments_suffice(n_rows, n_patterns, n_features) and n_patterns * n_features**2 <= MOST_MOMENTS
+@dataclass(frozen=True)
+class _PatternJob:
+    """The moments of patterns of a table."""
+
+    rows: EncodedRows
+
+    def add(self, one: PatternMoments, other: PatternMoments) -> PatternMoments:
+        """Returns the sum; raises an error if it has too many patterns, as the whole can only have more."""
+        both = one.add(other)
+        if not self.are_few(both):
+            raise ManyPatternsError
+        return both
+
+    def are_few(self, moments: PatternMoments) -> bool:
+        """Returns whether there are so few patterns that their moments are kept."""
+        n_patterns, n_features = moments.patterns.shape
+        few = moments_suffice(self.rows.table.n_rows, n_patterns, n_features)
+        return few and n_patterns * n_features**2 <= MOST_MOMENTS
+
+
+def moments_of_run(job: _PatternJob, start: int, stop: int) -> PatternMoments | None:
+    """Returns the moments of a run of rows."""
+    return add_in_tree(map(PatternMoments.of, job.rows.blocks(start, stop)), job.add)
+
+
+def refit_means(imputer: Any, table: Any, passes: Passes) -> None:
+    """Fits the means and standard deviations of a fitted imputer to all rows of a table.
+
+    Parameters
+    ----------
+    imputer : MeanImputer
+        The imputer, fitted to some rows; its groups of levels are kept.
+    table, passes : object
+        As of `refit_gaussian`.
+    """
+    model = imputer.model_
+    rows = EncodedRows.of(imputer, table, model.features)
+    found = add_in_tree(passes(sums_of_run, rows, rows.runs), torch.add)
+    if found is None:
+        return
+    counts, sums, squares = found
+    old = model.features.scaler
+    mean = sums / counts.clamp(min=1)
+    spread = (squares / counts.clamp(min=1) - mean.square()).clamp(min=0.0).sqrt()
+    scale = torch.where(spread > 0, old.scale * spread, old.scale)
+    features = replace(model.features, scaler=Standardizer(old.loc + old.scale * mean, scale))
+    imputer.model_ = TabularGaussian(model.columns, features, model.gaussian)
+
+
+def sums_of_run(rows: EncodedRows, start: int, stop: int) -> Tensor | None:
+    """Returns the numbers, sums and sums of squares (3, D) of the observed features of a run of rows.
+
+    Features are standardised by the rows to which the estimator was fitted, so squares lose little.
+    """
+
+    def sums_of(batch: Incomplete) -> Tensor:
+        x = batch.filled()
+        return torch.stack([batch.observed.to(x.dtype).sum(dim=0), x.sum(dim=0), x.square().sum(dim=0)])
+
+    return add_in_tree(map(sums_of, rows.blocks(start, stop)), torch.add)
