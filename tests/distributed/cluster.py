@@ -42,7 +42,7 @@ def main():
 
     function, source, model, out = sys.argv[1:]
     if function == "fit":
-        print(killing.fit_by(RayEngine(), source, out))
+        print(killing.fit_by(RayEngine(), source, out, [model]))
         return
     print(killing.impute_by(RayEngine(), function, source, model, out))
 

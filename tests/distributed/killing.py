@@ -25,17 +25,18 @@ def impute_by(engine, function, source, model, out):
     return "done"
 
 
-def fit_by(engine, source, out):
+def fit_by(engine, source, out, names):
     """Fits imputers that take their parameters from all rows by an engine, and saves them."""
-    for name, imputer in imputers().items():
-        distributed.fit(imputer, source, n_rows=20_000, engine=engine, n_workers=2)
+    for name in names:
+        imputer = imputers()[name]
+        distributed.fit(imputer, source, n_rows=5_000, engine=engine, n_workers=2)
         imputer.save(f"{out}.{name}")
     return "done"
 
 
 def imputers():
     """Returns imputers that take their parameters from all rows of a scan."""
-    small = {"n_leaves": 3, "n_channels": 3, "max_epochs": 3, "random_state": 0}
+    small = {"n_leaves": 2, "n_channels": 2, "max_epochs": 1, "random_state": 0}
     return {
         "gaussian": halfseen.GaussianImputer(random_state=0),
         "mean": halfseen.MeanImputer(random_state=0),

@@ -240,10 +240,11 @@ def fitted(expected):
     import killing
 
     sys.path.remove(str(HERE))
-    killing.fit_by("local", expected / "in", expected / "fitted")
-    found = {name: Path(f"{expected}/fitted.{name}").read_bytes() for name in killing.imputers()}
-    assert all(halfseen.load(f"{expected}/fitted.{name}").rows_used_["parameters"] == N for name in found)
-    return found
+    names = list(killing.imputers())
+    killing.fit_by("local", expected / "in" / "f0.parquet", expected / "fitted", names)
+    used = [halfseen.load(f"{expected}/fitted.{name}").rows_used_["parameters"] for name in names]
+    assert used == [100_000] * len(names)
+    return {name: Path(f"{expected}/fitted.{name}").read_bytes() for name in names}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -251,15 +252,17 @@ def fitted(expected):
 def test_every_engine_fits_the_same_bits_as_one_process(
     expected, fitted, tmp_path, monkeypatch, importable, engine
 ):
-    monkeypatch.setattr(blocks, "BLOCKS_IN_RUN", 2)
+    monkeypatch.setattr(blocks, "BLOCKS_IN_RUN", 1)  # two runs, of which each worker has one
+    source = expected / "in" / "f0.parquet"
+    names = list(fitted) if engine == "local" else ["gaussian"]  # a cluster is started for each pass
     if engine == "ray":
-        assert IsolatedRay().impute("fit", expected / "in", "", tmp_path / "fitted") == "done"
+        assert IsolatedRay().impute("fit", source, "gaussian", tmp_path / "fitted") == "done"
     else:
         if engine == "dask":
             pytest.importorskip("distributed", reason="Dask is not installed: pip install 'halfseen[dask]'")
-        importable.fit_by(engine, expected / "in", tmp_path / "fitted")
-    for name, content_ in fitted.items():
-        assert Path(f"{tmp_path}/fitted.{name}").read_bytes() == content_, name
+        importable.fit_by(engine, source, tmp_path / "fitted", names)
+    for name in names:
+        assert Path(f"{tmp_path}/fitted.{name}").read_bytes() == fitted[name], name
 
 
 def test_ray_that_is_started_here_listens_on_the_loopback_address_only(expected, tmp_path):
