@@ -43,8 +43,11 @@ napoleon_custom_sections = [("Shapes", "params_style")]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"halfseen {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "header_links_before_dropdown": 4,  # more would need two lines on a screen of 1280 pixels
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": False,

@@ -137,6 +137,13 @@ def test_the_version_is_the_installed_one():
     assert halfseen.__version__ == importlib.metadata.version("halfseen")
 
 
+def test_the_citation_file_names_the_version_and_five_papers():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {halfseen.__version__}\n" in text
+    assert len(re.findall(r"^  - type: ", text, re.MULTILINE)) == 5
+    assert len(re.findall(r"^    url: ", text, re.MULTILINE)) == 5
+
+
 def test_change_fragments_are_named_by_topic_and_kind():
     fragments = [path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
     wrong = [path.name for path in fragments if not FRAGMENT.fullmatch(path.name)]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Literal, get_args
 
 Severity = Literal["harmful", "check", "detail"]
@@ -67,6 +68,23 @@ def minus(text: str) -> str:
     b'rank-biserial \\u22120.5'
     """
     return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
+
+
+def absent_words(names: Sequence[str], wanted: str, at_most: int = 8) -> str:
+    """Returns the columns of a table that lacks one, the most similar names first if there are any.
+
+    Examples
+    --------
+    >>> absent_words(["body_mass_g", "sex"], "bodymass")
+    "did you mean 'body_mass_g'?"
+    >>> absent_words(["body_mass_g", "sex"], "outcome")
+    'its columns are body_mass_g and sex.'
+    """
+    plain = {name.casefold(): name for name in names}
+    close = [plain[one] for one in get_close_matches(wanted.casefold(), plain, n=2, cutoff=0.6)]
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"its columns are {names_words(names, at_most)}."
 
 
 def names_words(names: Sequence[str], at_most: int = 4) -> str:

@@ -80,7 +80,7 @@ def test_several_files_are_described_as_one_table(call, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["impute", "data", "-o", "one.csv"], "one.csv: 3 files need an existing folder as --output"),
+        (["impute", "data", "-o", "one.csv"], "one.csv: data names 3 files, which need an existing folder"),
         (["impute", "gone*.csv", "-o", "out"], "gone*.csv: no file matches"),
         (["impute", "out", "-o", "x.csv"], "out: the folder has no table files"),
         (

@@ -75,7 +75,7 @@ def test_the_kind_of_the_target_decides_the_task():
 @pytest.mark.parametrize(
     ("name", "task", "message"),
     [
-        ("gone", "auto", "The table has no column 'gone' to predict; its columns are s, one"),
+        ("gone", "auto", "The table has no column 'gone' to predict; did you mean 'one'"),
         ("one", "auto", "Column 'one' has the same value in every row: there is nothing to predict"),
         ("none", "auto", "Column 'none' is empty: there is nothing to predict"),
         ("day", "auto", "Column 'day' is of kind datetime"),

@@ -63,13 +63,13 @@ def test_numbers_have_quartiles_and_widths():
 
 def test_training_comes_first_only_if_something_changed_and_scores_warn_of_rows_used_in_fitting():
     few = np.zeros((40, 3), dtype=bool)
-    score = "'y' is known in 40 rows: accuracy 100.0%"
+    score = "'y' is known in 40 rows: accuracy 100.0%."
     summary = summarize_predictions(["b"] * 40, few, drift=drift_of(few), classes=["b"], score=score,
                                     probabilities=np.ones((40, 1)))  # fmt: skip
     assert summary["lines"][0].startswith("40 rows were predicted from 3 inputs")
     assert summary["lines"][1] == "Missing rates do not differ from training by more than chance."
     assert (
-        summary["lines"][-1] == f"{score}. If the model was fitted to some of these rows, that is optimistic."
+        summary["lines"][-1] == f"{score} If the model was fitted to some of these rows, that is optimistic."
     )
 
 

@@ -61,7 +61,8 @@ def plan_outputs(source: str, output: str, word: str, format: str | None) -> lis
     if output == "-" or not Path(output).is_dir():
         if len(sources) > 1:
             raise TableError(
-                f"{output}: {len(sources)} files need an existing folder as --output; create it first"
+                f"{output}: {source} names {len(sources)} files, which need an existing folder as --output; "
+                "create it first"
             )
         return [(sources[0], output)]
     if source == "-":

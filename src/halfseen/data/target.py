@@ -12,6 +12,7 @@ from halfseen.data.columns import LEVELLED
 from halfseen.data.frames import RawColumn
 from halfseen.data.schema import Column, infer_columns
 from halfseen.errors import SchemaError
+from halfseen.words import absent_words
 
 Task = Literal["classification", "regression"]
 TASKS = ("auto", "classification", "regression")
@@ -78,8 +79,7 @@ def read_target(X: Any, name: str, task: str = "auto") -> Target:
         raise SchemaError(f"task must be one of {', '.join(TASKS)}, got {task!r}.")
     table = open_table(X)
     if name not in table.names:
-        shown = ", ".join(table.names[:8]) + (", ..." if len(table.names) > 8 else "")
-        raise SchemaError(f"The table has no column {name!r} to predict; its columns are {shown}.")
+        raise SchemaError(f"The table has no column {name!r} to predict; {absent_words(table.names, name)}")
     ((raw, column),) = infer_columns(table, None, [table.names.index(name)])
     known = ~np.isnan(raw.values)
     distinct = np.unique(raw.values[known])

@@ -29,7 +29,7 @@ from halfseen.diagnosis.little import LittleTest, run_little
 from halfseen.diagnosis.predictability import Predictability, run_predictability
 from halfseen.diagnosis.wording import write
 from halfseen.errors import SchemaError, warn_user
-from halfseen.words import names_words
+from halfseen.words import absent_words
 
 MAX_PAIRS = 1000  # of `to_dict`
 TOP_COPIES = 5  # duplicated rows that are named; a guess, which keeps the sentence short
@@ -255,8 +255,8 @@ def describe(
 def check_target(target: str | None, names: Sequence[str]) -> None:
     """Raises an error if a target is not among the columns."""
     if target is not None and target not in names:
-        known = names_words(names, 8)
-        raise SchemaError(f"The target {target!r} is not a column of the table; its columns are {known}.")
+        others = absent_words(names, target)
+        raise SchemaError(f"The target {target!r} is not a column of the table; {others}")
 
 
 def _run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:

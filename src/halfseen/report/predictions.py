@@ -65,7 +65,7 @@ def summarize_predictions(
     dropped : sequence of str
         Inputs that the table lacks.
     score : str
-        How good the predictions are where the target is known, in words; empty if it is not.
+        How good the predictions are where the target is known, in a sentence; empty if it is not.
     target, model : str
         What was predicted, and by which class of model.
     imputing : mapping of str to float, optional
@@ -172,9 +172,7 @@ def prediction_lines(summary: Summary) -> list[str]:
             f"{rows} without any known input: the prediction is that of a row without any information."
         )
     if summary["score"]:
-        lines.append(
-            f"{summary['score']}. If the model was fitted to some of these rows, that is optimistic."
-        )
+        lines.append(f"{summary['score']} If the model was fitted to some of these rows, that is optimistic.")
     return lines
 
 
