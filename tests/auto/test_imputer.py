@@ -48,11 +48,11 @@ def test_the_better_method_is_chosen_and_the_reason_says_so():
 @pytest.mark.parametrize(
     ("mixed", "words"),
     [
-        ({"distributions": 0.9, "levels": 0.5}, ["Methods are mixed, because"]),
+        ({"distributions": 0.9, "levels": 1.0}, ["Methods are mixed for numbers, because", "For levels"]),
         ({"single values": 0.0}, ["Each column has one method, because mixtures did not"]),
         (
             {"distributions": 0.0, "levels": 1.0},
-            ["mixed for levels", "for distributions, each column has one"],
+            ["For levels, weights are between", "Each column of numbers has one method"],
         ),
     ],
     ids=["all", "none", "levels only"],

@@ -16,6 +16,7 @@ from halfseen.auto.stacking import (
     LevelLoss,
     QuadraticLoss,
     _crps,
+    find_level_weights,
     find_sharpness,
     find_weights,
     mixture_share,
@@ -112,29 +113,48 @@ def level_answers(truth, shares, rng):
     return Answers(truth, half, points, likelihood=np.maximum(likelihood, 1e-6), probabilities=shares)
 
 
-def test_the_loss_of_weights_for_few_levels_is_the_brier_score_of_the_mixture():
+def test_the_weights_of_few_levels_have_the_lowest_brier_score_near_equal_weights():
+    """Cell by cell, for two models of about the same strength, neither of which is clearly behind."""
     rng = np.random.default_rng(0)
-    a, w = level_answers(*levels([1.0, 2.0], 60, rng), rng), np.array([0.3, 0.7])
-    assert a.probabilities is not None
-    score, own = 0.0, np.zeros(2)
-    for cell, truth in enumerate(a.truth):
-        for level in range(3):
-            known = float(level == truth)
-            score += (w @ a.probabilities[:, cell, level] - known) ** 2
-            own += (a.probabilities[:, cell, level] - known) ** 2
-    loss = QuadraticLoss.of_levels(a)
-    assert loss(w)[0] == pytest.approx(score / own.min(), rel=1e-9)
-    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
-    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
-    assert loss.per_cell(w).mean() == pytest.approx(loss(w)[0], rel=1e-9)
-    even = rng.random(60) < 0.5
-    part = loss.of(even)
-    assert part(w)[0] == pytest.approx(loss.per_cell(w)[even].mean(), rel=1e-9)
+    columns = [level_answers(*levels([1.0, 1.1], n, rng, k), rng) for n, k in ((9, 3), (30, 2))]
+
+    def score(column, w):
+        total, count = 0.0, 0.0
+        for one, share in [(column, 1.0), *((one, stacking.PRIOR / 39) for one in columns)]:
+            for cell, truth in enumerate(one.truth):
+                mixed = w @ one.probabilities[:, cell]
+                total += share * sum((p - (level == truth)) ** 2 for level, p in enumerate(mixed))
+                count += share
+        return total, count
+
+    for column, found in zip(columns, find_level_weights(columns).T, strict=True):
+        best = min(score(column, w)[0] / score(column, w)[1] for w in np.eye(2))
+        grid = np.linspace(0, 1, 201)
+        away = stacking.EVEN * best * 2 * (grid - 0.5) ** 2
+        totals = [score(column, np.array([s, 1 - s]))[0] for s in grid]
+        assert abs(grid[int(np.argmin(totals + away))] - found[0]) < 0.006
 
 
-def test_a_few_levels_that_a_model_thinks_impossible_do_not_outweigh_that_it_is_right_most_often(monkeypatch):
-    """Where columns have one model each, that with the lowest log-loss is right less often."""
-    monkeypatch.setattr(stacking, "mixture_share", lambda gains: 0.0)
+def test_weights_of_levels_are_equal_without_hidden_cells_and_a_model_that_is_clearly_behind_has_none():
+    rng = np.random.default_rng(0)
+    truth, shares = levels([0.3, 2.5], 2_000, rng)
+    answers = level_answers(truth, shares, rng)
+    few, many = (find_level_weights([answers.of(np.arange(2_000) < n)])[:, 0] for n in (0, 2_000))
+    np.testing.assert_allclose(few, [0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(many, [0.0, 1.0], atol=1e-6)
+
+
+def test_many_columns_with_levels_have_common_weights(monkeypatch):
+    monkeypatch.setattr(stacking, "MAX_OWN_WEIGHTS", 1)
+    rng = np.random.default_rng(0)
+    columns = [level_answers(*levels([1.0, 1.5], 30, rng), rng) for _ in range(3)]
+    found = find_level_weights(columns)
+    np.testing.assert_allclose(found, found[:, :1].repeat(3, axis=1))
+    np.testing.assert_allclose(found.sum(axis=0), 1.0)
+
+
+def test_a_few_levels_that_a_model_thinks_impossible_do_not_outweigh_that_it_is_right_most_often():
+    """The model with the lowest log-loss is right less often."""
     rng = np.random.default_rng(0)
     truth, shares = levels([1.6, 1.1], 400, rng)
     wrong = np.flatnonzero(shares[0].argmax(axis=1) != truth)[:30]
@@ -143,25 +163,25 @@ def test_a_few_levels_that_a_model_thinks_impossible_do_not_outweigh_that_it_is_
     answers = level_answers(truth, shares, rng)
     assert answers.errors()[0] < answers.errors()[1] - 0.1
     assert answers.losses()[0] > answers.losses()[1]
-    np.testing.assert_array_equal(find_weights([answers], QuadraticLoss.of_levels)[0], [[1.0], [0.0]])
+    assert find_level_weights([answers])[0, 0] > 0.7
 
 
 @pytest.mark.parametrize("strengths", [(2.5, 1.0, 0.3), (0.3, 1.0, 2.5), (2.0, 2.0, 0.3)])
-def test_combined_levels_are_at_most_one_percent_or_one_standard_error_behind_the_best_model(strengths):
-    """On new cells, for 60 hidden cells as in short tables, and five seeds."""
+def test_combined_levels_are_at_most_one_percent_or_two_standard_errors_behind_the_best_model(strengths):
+    """On new cells, for 60 hidden cells as in short tables and five seeds; so few leave weights inexact."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
         whole = level_answers(*levels(strengths, 2_060, rng), rng)
         seen, new = whole.of(np.arange(2_060) < 60), whole.of(np.arange(2_060) >= 60)
         assert new.probabilities is not None
-        w = find_weights([seen], QuadraticLoss.of_levels)[0][:, 0]
+        w = find_level_weights([seen])[:, 0]
         shares = np.concatenate([new.probabilities, np.tensordot(w, new.probabilities, 1)[None]])
         true = np.arange(3) == new.truth[:, None]
         for cost in (shares.argmax(axis=2) != new.truth, ((shares - true) ** 2).sum(axis=2)):
             best = cost[cost[:-1].mean(axis=1).argmin()].astype(float)
             behind = cost[-1] - best
             error = behind.std(ddof=1) / np.sqrt(len(behind))
-            assert behind.mean() <= max(0.01 * best.mean(), error)
+            assert behind.mean() <= max(0.01 * best.mean(), 2 * error)
 
 
 def test_sharpness_is_the_parameter_of_the_levels_of_true_values_and_one_for_calibrated_mixtures():

@@ -12,7 +12,14 @@ import torch
 from scipy.special import betainc
 
 from halfseen.auto.hiding import HiddenTask
-from halfseen.auto.stacking import Answers, LevelLoss, QuadraticLoss, find_weights, tail_weights
+from halfseen.auto.stacking import (
+    Answers,
+    LevelLoss,
+    QuadraticLoss,
+    find_level_weights,
+    find_weights,
+    tail_weights,
+)
 from halfseen.auto.tabular import LARGEST, WeightedAtoms
 from halfseen.base.completion import TabularCompletion
 from halfseen.base.imputer import BaseImputer
@@ -253,8 +260,8 @@ class ChosenWeights:
     Shapes
     ------
     distribution, point : (M, C), of distributions and of single values of numbers; those of levels are equal
-    mixed : for single values, for distributions and for levels, the share of mixtures: 0 if columns have one
-        method each
+    mixed : for single values and for distributions of numbers, the share of mixtures: 0 if columns have one
+        method each; for levels, 1 if a column has several methods
     """
 
     distribution: Floats
@@ -301,7 +308,8 @@ def choose(columns: Sequence[Column], answers: Sequence[Answers]) -> ChosenWeigh
     few = [c for c in levels if len(columns[c].levels or ()) <= MAX_MIXED_LEVELS]
     if few:
         some = [answers[c] for c in few]
-        weights[:, few], mixed["levels"] = find_weights(some, QuadraticLoss.of_levels)
+        weights[:, few] = find_level_weights(some)
+        mixed["levels"] = float(((weights[:, few] > 0).sum(axis=0) > 1).any())
     many = [c for c in levels if c not in few]
     if many:
         found, _ = find_weights([answers[c] for c in many], LevelLoss.of_levels)
