@@ -28,6 +28,7 @@ _MODULES = (
     missvae.mixtures,
     missvae.tables,
     missvae.images,
+    missvae.causes,
     library.tables,
     library.auto,
     library.margins,

@@ -161,9 +161,9 @@ class Task:
         return frechet_distance(*features)
 
 
-def make_task(setting: Setting, seed: int) -> Task:
-    """Returns binary images of a data set, with two quarters of each missing."""
-    plan = PLANS[setting["plan"], setting["data"]]
+def make_task(setting: Setting, seed: int, plan: ImagePlan | None = None) -> Task:
+    """Returns binary images of a data set, with two quarters of each missing; `plan` may be another one."""
+    plan = PLANS[setting["plan"], setting["data"]] if plan is None else plan
     rng = np.random.default_rng(seed)
     shades = _shades(setting["data"])
     parts = [part[:size] for part, size in zip(shades, (plan.n_train, plan.n_test), strict=True)]

@@ -157,9 +157,9 @@ class Task:
         return float(self.law.log_prob(self.test.to_array()).mean())
 
 
-def make_task(setting: Setting, seed: int) -> Task:
-    """Returns the rows of a plan, with a share of all cells missing, exactly."""
-    plan = PLANS[setting["plan"]]
+def make_task(setting: Setting, seed: int, plan: GridPlan | None = None) -> Task:
+    """Returns the rows of a plan, by default of its name, with a share of all cells missing, exactly."""
+    plan = PLANS[setting["plan"]] if plan is None else plan
     train, test, law = _complete_rows()
     rows = train[: plan.n_rows]
     hidden = np.random.default_rng(seed).permutation(rows.size) < round(MISSING * rows.size)

@@ -26,6 +26,7 @@ LOADING = {
     "notmiwae-report": notmiwae_report,
     "missvae-tables": missvae_tables,
     "missvae-images": missvae_images,
+    "missvae-causes": missvae_images,
     "convac": convac,
     "circuit-classifier": circuit_classifier,
     "convac-mnist": convac_mnist,
