@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.report.figures import plot_imputed, plot_trace
     from halfseen.sequences.classifier import SequenceClassifier
     from halfseen.training.checkpoint import checkpoints
+    from halfseen.training.gradients import data_parallel, mixed_precision
     from halfseen.trees.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.trees.imputer import TreeImputer
 
@@ -75,10 +76,12 @@ __all__ = [
     "TreeImputer",
     "checkpoints",
     "config",
+    "data_parallel",
     "datasets",
     "describe",
     "load",
     "missingness",
+    "mixed_precision",
     "multiple_imputation",
     "plot_imputed",
     "plot_trace",
@@ -103,6 +106,7 @@ _MODULES = {
     "pooling.sensitivity": ("sensitivity",),
     "report.figures": ("plot_imputed", "plot_trace"),
     "training.checkpoint": ("checkpoints",),
+    "training.gradients": ("data_parallel", "mixed_precision"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {
     method.class_name: method.module for method in CATALOGUE if method.class_name in __all__

@@ -23,6 +23,14 @@ from halfseen.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from halfseen.training.gradients import (
+    InLowerPrecision,
+    any_process,
+    check_shared,
+    gradient_plan,
+    is_first,
+    own_pieces,
+)
 from halfseen.training.progress import Backoff, History, Progress, Stopped
 from halfseen.training.step import Objective, Optimiser, Rows
 from halfseen.training.time_limit import is_over, seconds_left
@@ -299,13 +307,16 @@ class _Run(Generic[ModuleT, RowsT]):
         self.n_steps = settings.max_epochs * self.n_batches
         worth_compiling = self.n_steps >= COMPILE_FROM_STEPS and seconds_left() == math.inf
         wanted = worth_compiling if settings.compile == "auto" else settings.compile is True
+        self.plan = gradient_plan()
+        check_shared(getattr(objective, "resumable", True))
+        loss: Any = InLowerPrecision(self.loss, device.type) if self.plan.lower_precision else self.loss
         self.optimiser: Optimiser[ModuleT, RowsT] = Optimiser(
             module,
-            self.loss,
+            loss,
             weight_decay=settings.weight_decay,
             gradient_clip=settings.gradient_clip,
             penalties=settings.penalties,
-            compiled=wanted and device.type == "cpu",
+            compiled=wanted and device.type == "cpu" and not self.plan.facts(),
         )
         self.fingerprint = self._fingerprint(validation)
         self.failed_to_write = False
@@ -332,7 +343,7 @@ class _Run(Generic[ModuleT, RowsT]):
                 if self.stopping.exhausted:
                     stopped = "patience"
                     break
-                if self.state.history.train_loss and is_over():
+                if self.state.history.train_loss and any_process(is_over()):
                     stopped = "time"
                     break
                 if self._advance() and callback is not None:
@@ -383,13 +394,21 @@ class _Run(Generic[ModuleT, RowsT]):
         total = 0.0
         for index in range(self.n_batches):
             batch = rows[index * self.size : (index + 1) * self.size]
-            noise = self.objective.draw_noise(batch, self.generator)
-            here = moved((batch, noise), self.device)
-            loss = self.optimiser.step(*here, self._rate(first_step + index))
+            loss = self._step(batch, self._rate(first_step + index))
             if not math.isfinite(loss):
                 return loss
             total += loss
         return total / self.n_batches
+
+    def _step(self, batch: RowsT, rate: float) -> float:
+        """Takes a step; returns the mean loss of the batch. Each process draws the noise of all pieces."""
+        if not self.plan.n_pieces:
+            noise = self.objective.draw_noise(batch, self.generator)
+            return self.optimiser.step(*moved((batch, noise), self.device), rate)
+        slices = self.plan.pieces(len(batch))
+        pieces = [(batch[one], self.objective.draw_noise(batch[one], self.generator)) for one in slices]
+        own = [moved(pieces[number], self.device) for number in own_pieces(slices)]
+        return self.optimiser.step_in_pieces(own, len(batch), rate)
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, ...]:
@@ -464,7 +483,7 @@ class _Run(Generic[ModuleT, RowsT]):
 
     def _write(self) -> None:
         """Writes a checkpoint; training is worth more than it, so it goes on if that fails."""
-        if self.path is None:
+        if self.path is None or not is_first():
             return
         try:
             write_checkpoint(self.path, self.state, self.fingerprint)
@@ -492,7 +511,7 @@ class _Run(Generic[ModuleT, RowsT]):
 
     def _fingerprint(self, validation: RowsT | None) -> dict[str, Any]:
         """What must be the same for a resumed run to equal one that never stopped."""
-        facts = asdict(self.settings) | {"compile": self.optimiser.compiled}
+        facts = asdict(self.settings) | {"compile": self.optimiser.compiled} | self.plan.facts()
         if self.device.type == "cpu":
             del facts["device"]
         else:

@@ -13,6 +13,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from halfseen.errors import warn_user
+from halfseen.training.gradients import add_over_processes
 from halfseen.words import Note
 
 
@@ -153,6 +154,38 @@ class Optimiser(Generic[ModuleT, RowsT]):
             nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
         self._apply_gradients(learning_rate)
         return loss.item()
+
+    def step_in_pieces(
+        self, pieces: Sequence[tuple[RowsT, tuple[Tensor, ...]]], n_rows: int, learning_rate: float
+    ) -> float:
+        """Changes the parameters once, by the pieces of a batch that this process has.
+
+        Parameters
+        ----------
+        pieces : sequence of (Rows, tuple of Tensor)
+            The rows of each piece, and their noise.
+        n_rows : int
+            The number of rows of the whole batch.
+        learning_rate : float
+            The learning rate.
+
+        Returns
+        -------
+        float
+            The mean loss of the whole batch before the change.
+        """
+        for parameter in self.parameters:
+            parameter.grad = None
+        total = torch.zeros((), dtype=torch.float64)
+        for batch, noise in pieces:
+            loss = self.objective(self.module, batch, noise).sum() / n_rows
+            loss.backward()
+            total += loss.detach().cpu()
+        mean = add_over_processes(self.parameters, total)
+        if self.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
+        self._apply_gradients(learning_rate)
+        return mean
 
     @torch.no_grad()
     def _apply_gradients(self, learning_rate: float) -> None:
