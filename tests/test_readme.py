@@ -1,6 +1,8 @@
 """The examples of README.md and of the guide run as they stand, each page in a folder of its own."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,48 @@ def test_a_page_names_only_make_targets_that_exist(page):
     named = re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, flags=re.MULTILINE)
     assert named
     assert set(named) <= targets
+
+
+R_PACKAGES = ("mice", "smcfcs", "survival", "survey", "mitools")
+ELSEWHERE = ("micombine.cor",)  # of miceadds, which the page says
+
+
+def run_r(script, folder):
+    """Runs a script of R in a folder, or skips the test if R or a package that it needs is not there."""
+    if shutil.which("Rscript") is None:
+        pytest.skip("needs R: Rscript was not found")
+    needed = ", ".join(f'"{name}"' for name in R_PACKAGES)
+    asked = f"cat(setdiff(c({needed}), rownames(installed.packages())))"
+    absent = subprocess.run(["Rscript", "-e", asked], capture_output=True, text=True, check=True).stdout
+    if absent:
+        pytest.skip(f"needs these packages of R: {absent}")
+    (folder / "page.R").write_text(script, encoding="utf-8")
+    return subprocess.run(["Rscript", "page.R"], cwd=folder, capture_output=True, text=True, timeout=900)
+
+
+@pytest.mark.slow
+def test_the_r_code_of_the_migration_page_runs(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "migration" / "mice.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(r|python)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    [writes] = [block for language, block in blocks if language == "python" and "to_csv" in block]
+    exec(compile(writes, "mice.md", "exec"), {})
+    code = "\n".join(block for language, block in blocks if language == "r")
+    done = run_r(f"pdf(NULL)\n{code}", tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "riv" in done.stdout  # of D1
+
+
+@pytest.mark.slow
+def test_the_functions_of_r_in_tables_of_the_migration_page_exist(tmp_path):
+    text = (ROOT / "docs" / "migration" / "mice.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| ")]
+    named = re.findall(r"([A-Za-z][\w.]*)\(", " ".join(re.findall(r"`([^`]*)`", " ".join(cells))))
+    methods = re.findall(r'`"([a-z][\w.]*)"`', text.partition("## Methods")[2].partition("## Pooling")[0])
+    functions = sorted({*named, *(f"mice.impute.{method}" for method in methods)} - {*ELSEWHERE, "I"})
+    assert len(functions) > 40
+    names = ", ".join(f'"{name}"' for name in functions)
+    libraries = "; ".join(f"library({name})" for name in R_PACKAGES)
+    script = f"suppressMessages({{{libraries}}})\nfor (f in c({names})) if (!exists(f)) cat(f, '\\n')"
+    done = run_r(script, tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
