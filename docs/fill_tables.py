@@ -37,6 +37,11 @@ mice; of all kinds of tables, or of those that are named:
     <!-- intervals of results/inference-SCALE.json: all -->
     <!-- end of table -->
 
+and those coefficients whose bias or coverage is worse than with mice, beyond the Monte Carlo error:
+
+    <!-- worse of results/inference-SCALE.json: all -->
+    <!-- end of table -->
+
 All figures, tables and propositions of a work with their states, and the numbers of states of all works:
 
     <!-- items of papers/works/NAME.toml: all -->
@@ -68,7 +73,7 @@ PEERS = {
 }
 MICE = "results/inference-mice.json"
 PLACE = re.compile(
-    r"(<!-- (table|scores|claims|peers|ranks|behind|behind tools|choices|intervals) of "
+    r"(<!-- (table|scores|claims|peers|ranks|behind|behind tools|choices|intervals|worse) of "
     r"(results/[\w.-]+\.json): "
     r"(.+?) -->\n)"
     r".*?(<!-- end of table -->)",
@@ -96,8 +101,9 @@ def fill(page: str, root: Path = ROOT) -> str:
         if form == "choices":
             option = " --others" if "others" in file else ""
             return start + _choices(results, scores, option) + "\n" + stop
-        if form == "intervals":
-            return start + _intervals(results, json.loads((root / MICE).read_text()), scores) + "\n" + stop
+        if form in ("intervals", "worse"):
+            made = _intervals if form == "intervals" else _worse
+            return start + made(results, json.loads((root / MICE).read_text()), scores) + "\n" + stop
         rows = [row for row in results["summary"] if row["metric"] in scores]
         shared = _shared(rows)
         if form == "scores":
@@ -201,11 +207,62 @@ def _intervals(results: dict[str, Any], mice: dict[str, Any], named: list[str]) 
     command = f"python -m papers {results['experiment']} --scale {results['scale']}"
     versions = mice["versions"]
     said = (
-        f"Run `{command}` to repeat them; these were produced at commit "
-        f"{results['provenance']['commit'][:7]}, and those of mice by `{mice['script']}` with R "
-        f"{versions['R']}, mice {versions['mice']} and {mice['draws']} draws."
+        f"Run `{command}` to repeat them; these were produced at {_commits_by_table(results, named)}, and "
+        f"those of mice by `{mice['script']}` with R {versions['R']}, mice {versions['mice']} and "
+        f"{mice['draws']} draws."
     )
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", said])
+
+
+def _commits_by_table(results: dict[str, Any], named: list[str]) -> str:
+    """Return the commits of the runs of some tables, and of which tables each is if there are several."""
+    last = results["provenance"]["commit"]
+    found: dict[str, dict[str, None]] = {}
+    for cell in results["cells"]:
+        table, rows = cell["setting"]["table"], cell["setting"]["rows"]
+        if named == ["all"] or table in named:
+            found.setdefault(cell.get("commit", last), {})[f"{table} ({rows} rows)"] = None
+    if len(found) <= 1:
+        return commit_of({"provenance": {"commit": next(iter(found), last)}})
+    return "; ".join(
+        f"{commit_of({'provenance': {'commit': commit}})} ({', '.join(tables)})"
+        for commit, tables in found.items()
+    )
+
+
+def _worse(results: dict[str, Any], mice: dict[str, Any], named: list[str]) -> str:
+    """Return coefficients of which the default has more bias, or a worse coverage, than mice."""
+    heads = ["table", "rows", "coefficient", "worse in", "default", "mice"]
+    lines = [heads, ["---"] * len(heads)]
+    compared = 0
+    for (table, rows), methods in _blocks(results, mice).items():
+        if not {"default", "mice"} <= set(methods) or (named != ["all"] and table not in named):
+            continue
+        for coefficient in _coefficients(methods):
+            compared += 1
+            ours, theirs = (_distances(*methods[one], coefficient) for one in ("default", "mice"))
+            for score, (own, error, shown) in ours.items():
+                other, their_error, their_shown = theirs[score]
+                if own - other > 2 * math.hypot(error, their_error):
+                    lines.append([table, str(rows), f"`{coefficient}`", score, shown, their_shown])
+    if len(lines) == 2:
+        return f"None of {compared} coefficients."
+    lines = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([*lines, "", f"{compared} coefficients were compared."])
+
+
+def _distances(scores: dict[str, float], count: int, coefficient: str) -> dict[str, tuple[float, float, str]]:
+    """Return how far bias and coverage are from 0 and 95%, their standard errors, and what they are."""
+    bias, variance, coverage = (
+        scores[f"{score} of {coefficient}"] for score in ("bias", "variance", "coverage")
+    )
+    ratio = bias / math.sqrt(variance)
+    expected = 0.95 * 0.05 / count  # also where all intervals cover, which has no estimated error
+    error = math.sqrt(max(coverage * (1 - coverage) / count, expected))
+    return {
+        "bias / SD": (abs(ratio), 1 / math.sqrt(count), f"{ratio:+.2f}"),
+        "coverage": (abs(coverage - 0.95), error, f"{coverage:.2f}"),
+    }
 
 
 def _blocks(results: dict[str, Any], mice: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -217,8 +274,8 @@ def _blocks(results: dict[str, Any], mice: dict[str, Any]) -> dict[tuple[str, in
         methods = found.setdefault((setting["table"], setting["rows"]), {})
         methods.setdefault(model, ({}, count))[0][row["metric"]] = row["mean"]
     for one in mice["cells"]:
-        methods = found.setdefault((one["table"], one["rows"]), {})
-        methods["mice"] = (one["scores"], one["repetitions"])
+        if (one["table"], one["rows"]) in found:
+            found[one["table"], one["rows"]]["mice"] = (one["scores"], one["repetitions"])
     return found
 
 

@@ -3,10 +3,13 @@
 import json
 import warnings
 
+import fill_tables
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
+from tolerances import FAILURE_RATE
 
 import halfseen
 from halfseen.errors import HalfseenWarning
@@ -169,3 +172,62 @@ def test_results_of_r_are_summarised_by_coefficient(tmp_path, monkeypatch):
     assert (number.mean, number.label) == (pytest.approx(1.0), "mice 3.15.0, 3 tables")
     assert inference.mice_number({"table": "square", "rows": 50}, inference.JOINT, "bias of z") is None
     assert inference.mice_number({"table": "square", "rows": 51}, inference.DEFAULT, "bias of z") is None
+
+
+@pytest.mark.slow
+def test_clusters_are_completed_as_well_as_by_2l_pan():
+    """Bias and variance of both coefficients over 25 tables beside the stored numbers of mice over 50."""
+    name, n_tables = "clusters, groups given", 25
+    stored = inference._read_mice(inference.MICE_FILE)[name, 400]
+    task = inference.make_task({"table": name, "rows": 400, "repetitions": n_tables}, 0)
+    found = inference.score(inference.draw_by_default, task)
+    for coefficient in task.design.truth:
+        theirs = stored["scores"]
+        assert stored["repetitions"] == 50
+        variance = found[f"variance of {coefficient}"] / n_tables + theirs[f"variance of {coefficient}"] / 50
+        z = (found[f"bias of {coefficient}"] - theirs[f"bias of {coefficient}"]) / np.sqrt(variance)
+        assert 2 * stats.norm.sf(abs(z)) > FAILURE_RATE
+        ratio = found[f"variance of {coefficient}"] / theirs[f"variance of {coefficient}"]
+        assert 2 * min(stats.f(24, 49).cdf(ratio), stats.f(24, 49).sf(ratio)) > FAILURE_RATE
+        assert found[f"width of {coefficient}"] == pytest.approx(theirs[f"width of {coefficient}"], abs=0.05)
+
+
+def test_cells_where_mice_is_better_are_listed_beyond_the_monte_carlo_error():
+    def scores(bias, coverage):
+        return {"bias of x": bias, "variance of x": 0.04, "coverage of x": coverage}
+
+    own = {"biased": scores(0.1, 0.85), "fine": scores(0.02, 0.94), "ours": scores(0, 0.95)}
+    summary = [
+        {"setting": {"table": name, "rows": 300, "repetitions": 25}, "model": "default", "metric": metric,
+         "mean": mean, "n_runs": 16, "n_failed": 0}
+        for name, found in own.items()
+        for metric, mean in found.items()
+    ]  # fmt: skip
+    theirs = {
+        "biased": scores(0, 0.94),
+        "fine": scores(0, 0.95),
+        "ours": scores(-0.2, 0.5),
+        "other": scores(0, 1),
+    }
+    cells = [
+        {"table": name, "rows": 300, "repetitions": 100, "scores": found} for name, found in theirs.items()
+    ]
+    told = fill_tables._worse({"summary": summary}, {"cells": cells}, ["all"])
+    assert told.splitlines()[2:] == [
+        "| biased | 300 | `x` | bias / SD | +0.50 | +0.00 |",
+        "| biased | 300 | `x` | coverage | 0.85 | 0.94 |",
+        "",
+        "3 coefficients were compared.",
+    ]
+    assert fill_tables._worse({"summary": summary}, {"cells": cells}, ["ours"]) == "None of 1 coefficients."
+
+
+def test_commits_are_told_by_table_if_there_are_several():
+    cells = [
+        {"setting": {"table": table, "rows": 30}, "commit": commit}
+        for table, commit in (("a", "1234567890"), ("b", "abcdefabcd"), ("c", "1234567890"))
+    ]
+    results = {"provenance": {"commit": "abcdefabcd"}, "cells": cells}
+    told = fill_tables._commits_by_table(results, ["all"])
+    assert told == "commit 1234567 (a (30 rows), c (30 rows)); commit abcdefa (b (30 rows))"
+    assert fill_tables._commits_by_table(results, ["b"]) == "commit abcdefa"
