@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from halfseen.pooling import likelihood_ratio_test, pool, pool_chi_squares
+from halfseen.pooling import (
+    likelihood_ratio_test,
+    nelson_aalen,
+    pool,
+    pool_chi_squares,
+    pool_estimates,
+    r_squared,
+)
 
 FOLDER = Path(__file__).parent / "stored"
 SAME = 1e-8  # both sides compute in double precision and iterate until nothing changes
@@ -159,3 +166,26 @@ def test_cox_models_in_clusters_have_the_robust_variance_of_survival(stored, tab
     estimate, variance = (stored["survival", f"cox in clusters {name}"] for name in ("estimate", "variance"))
     np.testing.assert_allclose(found.estimate, estimate, rtol=SAME)
     np.testing.assert_allclose(np.diag(found.covariance), variance * 12 / 11, rtol=SAME)
+
+
+@pytest.mark.parametrize("adjusted", [False, True])
+def test_r_squared_is_pooled_as_by_mice(stored, pooled, adjusted):
+    values = [fit.rsquared_adj if adjusted else fit.rsquared for fit in pooled["ols"].fits]
+    found = pool([r_squared(value, 60) for value in values])
+    theirs = stored["mice", f"R squared, adjusted {str(adjusted).upper()}"]
+    np.testing.assert_allclose(found.estimate, theirs["est"], rtol=SAME)
+
+
+def test_the_hazard_of_nelson_and_aalen_is_that_of_mice(stored, tables):
+    """Without ties: of d events at once among n, mice adds 1 / n, 1 / (n - 1) and so on instead of d / n."""
+    theirs = stored["mice", "nelsonaalen"]
+    found = nelson_aalen(tables[0]["time"] + np.arange(1, 61) / 1000, tables[0]["died"])
+    np.testing.assert_allclose(found, theirs, rtol=SAME, atol=1e-12)
+
+
+def test_scalars_are_pooled_as_by_mice(stored):
+    found = pool_estimates([1.0, 2.0, 3.0], [0.5, 0.6, 0.7], df_complete=20)
+    ours = found.estimate[0], found.std_error[0] ** 2, found.df[0], found.riv[0], found.fmi[0]
+    np.testing.assert_allclose(
+        ours, stored["mice", "pool.scalar"][["qbar", "t", "df", "r", "fmi"]], rtol=SAME
+    )

@@ -121,6 +121,17 @@ for (name in c("x", "z")) {
   keep("survival", "cox in clusters variance", name, vcov(clustered)[name, name])
 }
 
+# Other statistics.
+for (adjusted in c(FALSE, TRUE)) {
+  found_r <- pool.r.squared(as.mira(lms), adjusted = adjusted)
+  for (name in c("est", "fmi")) keep("mice", paste("R squared, adjusted", adjusted), name, found_r[1, name])
+}
+untied <- tables[[1]]
+untied$time <- untied$time + seq_len(n) / 1000 # with ties, mice adds 1 / n, 1 / (n - 1) and so on
+keep("mice", "nelsonaalen", as.character(seq_len(n)), nelsonaalen(untied, time, died))
+scalar <- pool.scalar(c(1, 2, 3), c(0.5, 0.6, 0.7), n = 23, k = 3)
+for (name in c("qbar", "t", "df", "r", "fmi")) keep("mice", "pool.scalar", name, scalar[[name]])
+
 stored <- do.call(rbind, found)
 stored$value <- format(stored$value, digits = 16, trim = TRUE, scientific = TRUE)
 write.csv(stored, file.path(here, "found.csv"), row.names = FALSE, quote = c(1, 2, 3))
