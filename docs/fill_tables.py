@@ -18,6 +18,9 @@ The claims that an experiment declared before it ran, with the outcome and the n
     <!-- claims of results/NAME-SCALE.json: all -->
     <!-- end of table -->
 
+or only those that have runs, with `run` in place of `all`. Of the experiment `inference`, `rest` stands for
+all settings that have no runs at scale paper.
+
 The benchmark against other tools has tables of its own, of all scores:
 
     <!-- peers of results/peers-SCALE.json: MECHANISM; MECHANISM -->
@@ -72,6 +75,7 @@ PEERS = {
     "behind tools": behind_tools_table,
 }
 MICE = "results/inference-mice.json"
+PAPER = "results/inference-paper.json"
 PLACE = re.compile(
     r"(<!-- (table|scores|claims|peers|ranks|behind|behind tools|choices|intervals|worse) of "
     r"(results/[\w.-]+\.json): "
@@ -93,11 +97,13 @@ def fill(page: str, root: Path = ROOT) -> str:
         start, form, file, named, stop = found.groups()
         results = json.loads((root / file).read_text(encoding="utf-8"))
         scores = [score.strip() for score in named.split(";")]
+        if scores == ["rest"]:
+            results, scores = _without_settings_of(results, root / PAPER), ["all"]
         if form in PEERS:
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
             return start + PEERS[form](results | {"records": chosen}) + "\n" + stop
         if form == "claims":
-            return start + _claims(results) + "\n" + stop
+            return start + _claims(results, scores) + "\n" + stop
         if form == "choices":
             option = " --others" if "others" in file else ""
             return start + _choices(results, scores, option) + "\n" + stop
@@ -152,14 +158,17 @@ def _score_table(results: dict[str, Any], scores: list[str]) -> str:
     return _lines(shared.removesuffix(", "), models, [score.removeprefix(shared) for score in scores], cells)
 
 
-def _claims(results: dict[str, Any]) -> str:
+def _claims(results: dict[str, Any], named: list[str]) -> str:
     """Return the claims of an experiment with their outcomes, and of which runs."""
+    verdicts = [one for one in results["verdicts"] if named == ["all"] or one["evidence"] != "no runs"]
+    rest = len(results["verdicts"]) - len(verdicts)
     lines = ["| claim | outcome | evidence |", "|---|---|---|"]
-    for verdict in results["verdicts"]:
+    for verdict in verdicts:
         claim, evidence = (verdict[key].replace("|", "\\|") for key in ("claim", "evidence"))
         lines.append(f"| {claim} | {verdict['outcome']} | {evidence} |")
     source = f"`python -m papers {results['experiment']} --scale {results['scale']}`"
     told = f"Outcomes of {source} at {commit_of(results)}; ± is half of a 95% interval over runs."
+    told += f" {rest} further claims have no runs at this scale." if rest else ""
     return "\n".join([*lines, "", told])
 
 
@@ -212,6 +221,19 @@ def _intervals(results: dict[str, Any], mice: dict[str, Any], named: list[str]) 
         f"{mice['draws']} draws."
     )
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", said])
+
+
+def _without_settings_of(results: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return results without tables and claims that have runs in another file."""
+    other = json.loads(path.read_text(encoding="utf-8"))
+    known = {(row["setting"]["table"], row["setting"]["rows"]) for row in other["summary"]}
+    judged = {verdict["claim"] for verdict in other["verdicts"] if verdict["evidence"] != "no runs"}
+
+    def left(one: dict[str, Any]) -> bool:
+        return (one["setting"]["table"], one["setting"]["rows"]) not in known
+
+    rows = {part: [one for one in results[part] if left(one)] for part in ("summary", "cells")}
+    return results | rows | {"verdicts": [one for one in results["verdicts"] if one["claim"] not in judged]}
 
 
 def _commits_by_table(results: dict[str, Any], named: list[str]) -> str:
