@@ -378,3 +378,12 @@ def test_equal_models_are_equal_files(model_file, tmp_path):
         GaussianImputer(random_state=0).fit(ARRAY.make()).save(tmp_path / f"model{i}")
         contents.add((tmp_path / f"model{i}").read_bytes())
     assert len(contents) == 1
+
+
+def test_loading_a_model_does_not_load_the_compiler_of_torch(tmp_path):
+    halfseen.MeanImputer().fit(np.array([[1.0, 2.0], [np.nan, 3.0]])).save(tmp_path / "m")
+    program = (
+        f"import sys, halfseen; halfseen.load({str(tmp_path / 'm')!r}); print('torch._dynamo' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"

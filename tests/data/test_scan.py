@@ -176,7 +176,7 @@ def test_errors_name_the_file(table, tmp_path):
     refuse("empty: the folder has no table files", tmp_path / "empty")
     (folder / "manifest.json").write_text("{}")
     refuse("a scan reads csv, Parquet and Feather", folder / "manifest.json")
-    refuse("a scan reads a path, a pattern, a sequence of paths or a dataset, got 3", 3)
+    refuse("a scan reads a path, a pattern, a sequence of paths, a dataset or a lazy table, got 3", 3)
     refuse("datasets of files, got InMemoryDataset", pa.dataset.dataset(table))
     refuse("nowhere://x: ", "nowhere://x")
 

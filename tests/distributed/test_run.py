@@ -493,3 +493,13 @@ def test_a_failure_of_the_driver_ends_the_engine_before_leftovers_are_removed(im
         "manifest.json",
         "part-00000.parquet",
     ]
+
+
+def test_only_columns_that_repeat_values_are_written_with_dictionaries(imputer, tmp_path, rows):
+    written = distributed.impute(rows, imputer, tmp_path / "out", n_workers=1)
+    group = pq.ParquetFile(written.files[0]).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    found = {column.path_in_schema: column.has_dictionary_page for column in columns}
+    schema = pq.ParquetFile(written.files[0]).schema_arrow
+    assert found == {one.name: not pa.types.is_floating(one.type) for one in schema}
+    assert set(found.values()) == {True, False}

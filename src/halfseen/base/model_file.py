@@ -86,6 +86,12 @@ class BoundedTensors(TorchDispatchMode):
         return func(*args, **given)
 
 
+# The class of torch wraps the method so that a compiler leaves it alone, and loads that compiler with the
+# first call: a second and 65 MiB of memory in each process that loads a model.
+_counted = BoundedTensors.__torch_dispatch__
+BoundedTensors.__torch_dispatch__ = getattr(_counted, "__wrapped__", _counted)  # type: ignore[method-assign]
+
+
 def _n_new(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> int:
     """Returns the number of elements that a function allocates in addition to its arguments."""
     if func.is_view:

@@ -2,6 +2,7 @@
 
 import glob as globbing
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -16,7 +17,17 @@ import pyarrow.fs
 
 from halfseen._random import id_keys
 from halfseen.data.blocks import Passes, in_this_process, rows_in_block, runs_of
-from halfseen.data.scan_files import FORMATS, ScanFile, format_of, inspect_file, merge_types, read_pieces
+from halfseen.data.scan_files import (
+    FORMATS,
+    ScanFile,
+    format_of,
+    inspect_file,
+    merge_types,
+    plain_schema,
+    read_pieces,
+    typed,
+)
+from halfseen.data.scan_streams import Stream, find_stream
 from halfseen.errors import TableError
 from halfseen.words import plural
 
@@ -205,6 +216,39 @@ class Scan:
         return table.filter(pa.array(id_keys(numbers, random_state ^ _OF_SAMPLES) < limit))
 
 
+@dataclass(frozen=True)
+class StreamedScan(Scan):
+    """A lazy table of another library, which is read from its beginning; made by `scan`.
+
+    Parameters
+    ----------
+    parts, filesystem, schema, row_id
+        As of `Scan`; the one part stands for the table.
+    stream : Stream
+        What reads its rows.
+    """
+
+    stream: Stream | None = None
+
+    def __repr__(self) -> str:
+        assert self.stream is not None
+        rows, columns = plural(self.n_rows, "row"), plural(self.n_columns, "column")
+        return f"Scan({self.stream.name}, {rows}, {columns})"
+
+    def _pieces(self, start: int, stop: int) -> Iterator[pa.Table]:
+        assert self.stream is not None
+        for table in self.stream.read(start, stop, self.n_rows):
+            yield typed(table.select(self.schema.names), self.schema, self.stream.name)
+
+
+def _streamed(stream: Stream, row_id: str | None) -> StreamedScan:
+    """Returns the scan of a stream, which is read once to count its rows."""
+    schema = plain_schema(stream.schema)
+    # Its content is not known, so that an interrupted run is never taken for one of the same input.
+    part = ScanFile(stream.name, "parquet", schema, 0, f"unknown {uuid.uuid4()}", (stream.count(),))
+    return StreamedScan((part,), pa.fs.LocalFileSystem(), schema, row_id, stream)
+
+
 def choose_rows(job: tuple[Scan, int, int], start: int, stop: int) -> pa.Table:
     """Returns those rows of a run of rows that are in a sample of a table; see `Scan.sample`."""
     table, n_rows, random_state = job
@@ -215,17 +259,19 @@ def choose_rows(job: tuple[Scan, int, int], start: int, stop: int) -> pa.Table:
 def scan(
     source: Any, row_id: str | None = None, *, filesystem: Any = None, delimiter: str | None = None
 ) -> Scan:
-    r"""Opens csv, Parquet and Feather files as one table, without reading it into memory.
+    r"""Opens csv, Parquet and Feather files, or a lazy table, as one table, without reading it into memory.
 
     A csv is read once, to find the places of its records and the types of its columns: a column is text
     unless all its cells are numbers, dates or booleans. Cells such as ``NA`` and empty ones are missing.
 
     Parameters
     ----------
-    source : str, path, sequence of them, or pyarrow.dataset.Dataset
+    source : str, path, sequence of them, pyarrow.dataset.Dataset, or lazy table
         A file, a folder (with its subfolders), or a pattern with ``*``; also an address such as
         ``s3://bucket/folder``. Rows are numbered in the order of the sorted paths; those of a sequence or of
-        a dataset keep its order.
+        a dataset keep its order. A lazy table is a polars LazyFrame, a relation of DuckDB or a Dask
+        DataFrame. It is read from its beginning whenever its rows are needed, and once more to count them,
+        by one process, and must give its rows in the same order each time.
     row_id : str, optional
         A column of integers or texts that identifies rows, from which draws are derived. By default rows are
         identified by their numbers, so that draws change if rows are inserted before them.
@@ -255,16 +301,21 @@ def scan(
     >>> table.read(1, 3).to_pylist()
     [{'a': 2, 'b': None}, {'a': None, 'b': 'y'}]
     """
-    paths, filesystem = _find(source, filesystem)
-    parts = tuple(inspect_file(path, filesystem, delimiter) for path in paths)
-    schema = _one_schema(parts)
+    stream = find_stream(source)
+    if stream is not None:
+        found: Scan = _streamed(stream, row_id)
+    else:
+        paths, filesystem = _find(source, filesystem)
+        parts = tuple(inspect_file(path, filesystem, delimiter) for path in paths)
+        found = Scan(parts, filesystem, _one_schema(parts), row_id)
+    schema = found.schema
     if row_id is not None:
         if row_id not in schema.names:
-            raise TableError(f"{paths[0]}: there is no column {row_id!r} for row_id")
+            raise TableError(f"{found.files[0]}: there is no column {row_id!r} for row_id")
         dtype = schema.field(row_id).type
         if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
             raise TableError(f"column {row_id!r} is {dtype}; rows are identified by integers or texts")
-    return Scan(parts, filesystem, schema, row_id)
+    return found
 
 
 def _one_schema(parts: Sequence[ScanFile]) -> pa.Schema:
@@ -302,7 +353,8 @@ def _find(source: Any, filesystem: Any) -> tuple[list[str], Any]:
     if not isinstance(source, str | os.PathLike):
         if not isinstance(source, Sequence) or not source:
             raise TableError(
-                f"a scan reads a path, a pattern, a sequence of paths or a dataset, got {source!r}"
+                "a scan reads a path, a pattern, a sequence of paths, a dataset or a lazy table, got "
+                f"{source!r:.60}"
             )
         found = [_find(one, filesystem) for one in source]
         return [path for paths, _ in found for path in paths], found[0][1]

@@ -136,7 +136,7 @@ def read_pieces(
             for begin, table in _decode(part, file, wanted, schema):
                 low, high = max(start, begin), min(stop, begin + table.num_rows)
                 if low < high:
-                    yield _typed(table.slice(low - begin, high - low), schema, part.path)
+                    yield typed(table.slice(low - begin, high - low), schema, part.path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(part.path, part.format, error) from error
 
@@ -161,7 +161,8 @@ def _decode(
             begin += batch.num_rows
 
 
-def _typed(table: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+def typed(table: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+    """Returns a table in the types of a schema; an error names the column and the file."""
     columns = []
     for field, column in zip(schema, table.columns, strict=True):
         try:
@@ -179,11 +180,13 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
     Dictionaries differ between the pieces of a table, and a piece may lack a level that is imputed in it.
     """
-    fields = [
-        pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
-        for field in schema
-    ]
-    return pa.schema(fields)
+    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+
+
+def _plain_type(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(dtype):
+        return _plain_type(dtype.value_type)
+    return pa.large_string() if dtype == pa.string_view() else dtype
 
 
 # ------------------------------------------------------------------------------------------ typed files
