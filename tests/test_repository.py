@@ -253,3 +253,15 @@ def test_no_two_modules_define_a_public_class_of_the_same_name(modules):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert len(places) > 250
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_class_has_an_alias_of_types_as_its_base():
+    """NumPy 2.5 makes NDArray an alias that cannot be a base class, on Python 3.12 and newer."""
+    found = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found += [
+                    f"{path.name}: {node.name}" for base in node.bases if "NDArray" in ast.unparse(base)
+                ]
+    assert found == []

@@ -201,7 +201,7 @@ class DrawnTables(list[Any]):
         return DrawnTables(found, self.reservations, self.analysis) if isinstance(index, slice) else found
 
 
-class DrawnArray(npt.NDArray[Any]):
+class DrawnArray(np.ndarray[Any, np.dtype[Any]]):
     """An array of completed tables (n_draws, n_samples, n_features), with reservations about pooling them.
 
     Slices of the same number of axes keep the reservations; single tables and results of calculations are
