@@ -239,6 +239,7 @@ class AutoImputer(BaseImputer):
             only = self._single(codes)
             with time_limit(budget.left):
                 self.members_ = [self._fit_member(only, codes)]
+            self.schema_ = self.members_[0].schema_  # ranges of imputed values may be wider
             name = "chained" if isinstance(only, ChainedImputer) else "gaussian"
             self.fitted_to_ = {name: {"rows": len(codes), "hidden_cells": 0}}
             ones = np.ones((1, len(self._modelled)))

@@ -24,16 +24,16 @@ _GRAMMAR = (
 
 @dataclass(frozen=True)
 class Factor:
-    """A part of a term: indicators of levels, or an expression of numbers.
+    """A part of a term: indicators of levels, an expression of numbers, or the values of a column.
 
     Attributes
     ----------
     columns : tuple of int
         The positions of the columns that it uses.
     levels : tuple of float
-        The codes that have indicators, all but the first one of the column; empty for an expression.
+        The codes that have indicators, all but the first one of the column; empty for other factors.
     formula : Formula or None
-        The expression.
+        The expression; None for indicators and for the values of a column.
     """
 
     columns: tuple[int, ...]
@@ -42,6 +42,8 @@ class Factor:
 
     def values(self, cells: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
         """Returns the values (*) of the factor, one for each indicator, from the cells (*) of all columns."""
+        if self.formula is None and not self.levels:
+            return [cells[self.columns[0]]]
         if self.formula is None:
             return [(cells[self.columns[0]] == level).to(torch.float64) for level in self.levels]
         found = self.formula.evaluate({names[c]: cells[c].numpy() for c in self.columns})
@@ -67,6 +69,8 @@ class SubstantiveModel:
     event : int or None
         For a Cox model, the position of the column whose second level marks an event; None if all rows have
         one. The outcome is then the time.
+    found : bool
+        Whether the regression was found in the data and not stated.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class SubstantiveModel:
     terms: tuple[tuple[Factor, ...], ...]
     family: str
     event: int | None = None
+    found: bool = False
 
     @classmethod
     def parse(cls, text: str, columns: Sequence[Column], family: str = "auto") -> "SubstantiveModel":
@@ -106,6 +111,30 @@ class SubstantiveModel:
         if not terms:
             raise ValueError(f"The analysis {text!r} has no covariate. {_GRAMMAR}")
         return cls(text, names, outcome, tuple(terms.values()), chosen, event)
+
+    @classmethod
+    def main_effects(cls, columns: Sequence[Column], outcome: int, family: str) -> "SubstantiveModel":
+        """Returns the regression of a column on all others, with indicators of levels."""
+        others = [c for c in range(len(columns)) if c != outcome]
+        levels = [tuple(float(level) for level in range(1, len(columns[c].levels or ()))) for c in others]
+        terms = tuple((Factor((c,), codes),) for c, codes in zip(others, levels, strict=True))
+        names = tuple(column.name for column in columns)
+        return cls(f"{names[outcome]} ~ .", names, outcome, terms, family, found=True)
+
+    @classmethod
+    def from_state(cls, columns: Sequence[Column], state: Tensor) -> "SubstantiveModel":
+        """Rebuilds a regression that was found from the positions (2) of its outcome and its family."""
+        known = state.shape == (2,) and state.dtype == torch.int64
+        outcome, family = state.tolist() if known else (-1, -1)
+        known = 0 <= outcome < len(columns) and 0 <= family < len(FAMILIES)
+        if not known or FAMILIES[family] not in ("linear", "poisson") or columns[outcome].levels is not None:
+            raise ValueError("The outcome of chained equations is not one of the columns.")
+        return cls.main_effects(columns, outcome, FAMILIES[family])
+
+    @property
+    def sources(self) -> list[int]:
+        """The column of each term of a regression with main effects, without the constant."""
+        return [f.columns[0] for factors in self.terms for f in factors for _ in f.levels or (0,)]
 
     @property
     def outcomes(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.base.table import ReadTable, predictor_positions
 from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
-from halfseen.chained.chain import Chains, Parameters, plan_equations
+from halfseen.chained.chain import Chains, Equation, Parameters, plan_equations
 from halfseen.chained.constraints import Constraints
 from halfseen.chained.effects import GroupedRows, RowGroups
 from halfseen.chained.formula import SubstantiveModel
@@ -33,6 +33,7 @@ from halfseen.chained.grouped import (
 )
 from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
 from halfseen.chained.methods import Method, read_methods
+from halfseen.chained.outcome_choice import MOST_COLUMNS, find_outcome
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import Noise
 from halfseen.chained.tabular import TabularChain, constrain_draws, draws_of_point
@@ -149,6 +150,12 @@ class ChainedImputer(BaseImputer):
     visit_order : list of str, optional
         The columns that a cycle visits first, in this order. The others follow, those with the fewest missing
         values first.
+    find_outcome : bool, default=True
+        Whether to look for a complete column of numbers or counts whose linear or Poisson regression on all
+        others explains skewed incomplete numbers better than their own regressions do. Draws are then
+        compatible with that regression, as with `analysis`; see the notes. It is not looked for with
+        `analysis`, `groups`, `methods`, `predictors`, `constraints` or derived columns, or in tables with
+        more than 20 columns.
     max_predictors : int, default=100
         Maximum number of columns from which a column is predicted: those that correlate with it most.
         Columns with many levels have fewer, so that a regression has at most 400 coefficients.
@@ -177,6 +184,15 @@ class ChainedImputer(BaseImputer):
     deviation of 5, and constants of 10, which keep them finite under separation. Their posterior is
     approximated by a normal distribution at its mode; with fewer than 200 rows per coefficient, several draws
     from it are weighted by the posterior density, because the posterior is skewed.
+
+    A skewed number x on which a column y depends linearly, by its values, has a regression on y that is
+    linear on no scale; and a number has none on counts y with a Poisson distribution. Complete columns of
+    numbers or counts are therefore tried as outcomes: if the density of the observed values by
+    :math:`f(x \mid z) \, p(y \mid x, z)` is at least as large as that by the regression of x on y and the
+    other columns z, up to two units of its logarithm, draws are compatible with the regression of y on all
+    others. Poisson regressions are used for counts with the variance of a Poisson distribution (up to 30%),
+    for which they are better than linear ones. Imputed values of positive columns may then lie further
+    beyond the observed ones, as with `analysis`.
 
     With `groups`, effects of groups are normal, with an inverse Wishart prior of their covariance, and are
     drawn by Gibbs steps together with the coefficients. Levels have a sequence of probit regressions: each
@@ -233,6 +249,7 @@ class ChainedImputer(BaseImputer):
     predictors: Mapping[str, Sequence[str]] | None = None
     constraints: Sequence[str] | None = None
     visit_order: Sequence[str] | None = None
+    find_outcome: bool = True
     max_predictors: int = 100
     max_rows: int = 50_000
 
@@ -254,27 +271,23 @@ class ChainedImputer(BaseImputer):
 
     def _fit_chain(self, codes: Incomplete, group: Tensor | None) -> TabularChain:
         """Fits the regressions of columns (N, C), with effects of groups (N)."""
-        limits = predictor_positions(self.predictors, self._schema_within)
         analysis = self._parsed()
         if analysis is not None:
             analysis.check_outcome(codes)
             self._widen_ranges(analysis, codes)
-        columns = self._within
         generator = torch_generator(self.seed_)
         start = self._fit_start(codes)
         if len(codes) > self.max_rows:
             some = torch.randperm(len(codes), generator=generator)[: self.max_rows].sort().values
             codes, group = codes[some], None if group is None else group[some]
-        free = () if analysis is None else analysis.covariates
-        features = choose_features(columns, start.features, codes, free)
-        inputs = Inputs.fit(columns, features, codes)
-        if analysis is not None:
-            for c in analysis.covariates:
-                allowed = limits.get(c, np.arange(codes.n_features))
-                limits[c] = allowed[~np.isin(allowed, (*analysis.outcomes, c))]
-        passive = Passive.of(columns)
-        passive.limit(limits, codes.n_features)
-        equations = plan_equations(inputs, codes, limits, self.max_predictors)
+        inputs, equations, limits = self._plan(codes, start, analysis)
+        if analysis is None and group is None and self._seeks_outcome():
+            places = [one.inputs for one in equations]
+            analysis = find_outcome(self._within, inputs, places, codes, start)
+            if analysis is not None:
+                self._widen_ranges(analysis, codes)
+                inputs, equations, limits = self._plan(codes, start, analysis)
+        columns, passive = self._within, Passive.of(self._within)
         groups = None if group is None else self._row_groups(codes, group, inputs)
         if groups is not None and groups.upper:
             upper = plan_equations(inputs, groups.table, limits, self.max_predictors)
@@ -299,6 +312,27 @@ class ChainedImputer(BaseImputer):
         self._describe(found.steps, [c for c in range(codes.n_features) if n_missing[c]])
         of_groups = None if groups is None else self._group_model(codes, groups.rows.n_groups, found.upper)
         return model.with_parameters(found.parameters, found.outcome, of_groups)
+
+    def _plan(
+        self, codes: Incomplete, start: TabularGaussian, analysis: SubstantiveModel | None
+    ) -> tuple[Inputs, tuple[Equation, ...], dict[int, npt.NDArray[np.int64]]]:
+        """Returns the inputs, the regressions, and which columns may predict a column."""
+        limits = predictor_positions(self.predictors, self._schema_within)
+        free = () if analysis is None else analysis.covariates
+        features = choose_features(self._within, start.features, codes, free)
+        inputs = Inputs.fit(self._within, features, codes)
+        for c in free:
+            assert analysis is not None
+            allowed = limits.get(c, np.arange(codes.n_features))
+            limits[c] = allowed[~np.isin(allowed, (*analysis.outcomes, c))]
+        Passive.of(self._within).limit(limits, codes.n_features)
+        return inputs, plan_equations(inputs, codes, limits, self.max_predictors), limits
+
+    def _seeks_outcome(self) -> bool:
+        """Returns whether draws may be made compatible with an outcome that the data show."""
+        free = not (self.methods or self.predictors or self.constraints) and self.find_outcome
+        few = len(self._within) <= MOST_COLUMNS
+        return bool(free) and few and not any(column.derived for column in self._within)
 
     def _widen_ranges(self, analysis: SubstantiveModel, codes: Incomplete) -> None:
         """Lets imputed values of the covariates of an analysis reach further into a tail."""

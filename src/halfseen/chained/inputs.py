@@ -16,6 +16,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from halfseen.base.filling import FAR
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margins
@@ -240,11 +241,13 @@ def widen_range(column: Column, x: Tensor) -> Column:
 
     Imputed values are at most one observed range above the greatest value. Where large values are missing
     through an outcome, this cuts the tail of a skewed column off, which biases its coefficient away from
-    zero. On a logarithmic scale, they may be as far above the greatest value as that is above the median.
+    zero. On a logarithmic scale, they may be as far above the greatest value as that is above the median, but
+    not so far that the user would be warned of them.
     """
     if column.kind != "positive" or not column.extrapolated or column.greatest is None or not len(x):
         return column
-    farthest = float(x.max()) * float(x.max() / x.median())
+    most = float(x.max()) + FAR * float(x.max() - x.min())
+    farthest = min(most, float(x.max()) * float(x.max() / x.median()))
     return column if not farthest < inf else replace(column, greatest=max(column.greatest, farthest))
 
 

@@ -20,7 +20,7 @@ from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
 from halfseen.chained.chain import NO_CONSTRAINTS, NOT_PASSIVE, Equation, Parameters
 from halfseen.chained.constraints import Constraints, draw_within
 from halfseen.chained.effects import EffectDraw
-from halfseen.chained.formula import SubstantiveModel
+from halfseen.chained.formula import FAMILIES, SubstantiveModel
 from halfseen.chained.grouped import GroupModel
 from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
 from halfseen.chained.methods import draw_by_method, method_from_state, method_state, spread_of_draws
@@ -391,6 +391,9 @@ class TabularChain:
             state |= features.margin_state(f"chain.{s}.margin")
         if self.outcome is not None:
             state |= self.outcome.state()
+        if self.compatible is not None and self.compatible.analysis.found:
+            analysis = self.compatible.analysis
+            state["chain.outcome"] = torch.tensor([analysis.outcome, FAMILIES.index(analysis.family)])
         return state
 
     @classmethod
@@ -429,6 +432,8 @@ class TabularChain:
             for s in range(len(parameters[0].coefficients))
         ]
         model = cls(columns, inputs, equations, parameters, margins, start, order.tolist(), int(n_cycles))
+        if analysis is None and "chain.outcome" in state:
+            analysis = SubstantiveModel.from_state(columns, state["chain.outcome"])
         if analysis is None:
             return model
         outcome = OutcomeDraw.from_state(state, analysis, model.n_chains)

@@ -1,0 +1,300 @@
+r"""Choice of a complete column as an outcome, from whose regression missing values of the others are drawn.
+
+The regression of a skewed number x on a column y that depends linearly on the values of x is linear on no
+scale of x, and neither is that of a number on counts y that have a Poisson distribution. Missing values of x
+are then better drawn from
+
+.. math:: p(x \mid y, z) \propto f(x \mid z) \, p(y \mid x, z),
+
+as for a stated analysis ``y ~ x + z``. The density of the observed values of x by this product is compared
+with that by their own regression on y and z. The parameters of the product are estimated from all rows, by
+EM, because the rows in which x is observed may be selected by y. For normal columns both are the same.
+
+References
+----------
+Bartlett, Seaman, White & Carpenter (2015), Multiple imputation of covariates by fully conditional
+specification: accommodating the substantive model; Ibrahim (1990), Incomplete data in generalized linear
+models, for the weights of EM.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.special import ndtr, ndtri
+
+from halfseen.chained.formula import SubstantiveModel
+from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.gaussian.tabular import TabularGaussian
+
+MOST_COLUMNS = 20  # of a table in which an outcome is looked for, which takes 10 ms for each pair of columns
+MOST_ROWS = 1_000  # at regular distances, on which densities are compared
+ROWS_PER_INPUT = 20  # needed to compare regressions; a rule of thumb
+# An outcome is used unless observed values are clearly less probable given it, because most analyses are
+# regressions on values. Chosen by simulation of log-normal covariates and Poisson outcomes with 300 rows, and
+# confirmed by other simulations (`tests/chained/test_outcome_choice.py`).
+LEAST_GAIN = -2.0  # in nats, of the density of observed values over that of their own regressions
+CLEARLY_COUNTS = 2.0  # nats by which a Poisson regression of the outcome is better than a linear one
+DISPERSION = 1.3  # largest ratio, either way, of the variance of counts and that of a Poisson distribution
+GRID = torch.linspace(-5.0, 5.0, 51, dtype=torch.float64)  # scores over which densities are integrated
+SPACING = float(GRID[1] - GRID[0])
+LEAST_SPREAD = 0.25  # residual standard deviation of scores that the grid resolves
+N_STEPS, FIRST_STEPS = (
+    15,
+    8,
+)  # of EM, and of Newton's method before it; the gains then change in their second digit
+LARGEST_INDEX = 30.0  # of a Poisson regression, so that means are finite
+RIDGE = 1e-6  # of cross-products, relative to their diagonal
+TINY = 1e-300
+
+
+def find_outcome(
+    columns: Sequence[Column],
+    inputs: Inputs,
+    places: Sequence[Tensor],
+    codes: Incomplete,
+    start: TabularGaussian,
+) -> SubstantiveModel | None:
+    """Returns the regression of a complete column on all others, or None if none explains more.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    inputs : Inputs
+        Of their regressions.
+    places : sequence of Tensor
+        The positions of the inputs of the regression of each column.
+    codes : Incomplete
+        The table (N, C).
+    start : TabularGaussian
+        What completes the other columns of a row.
+    """
+    some = codes[:: -(-len(codes) // MOST_ROWS)]
+    guess = torch.where(some.observed, some.x, start.point(some))
+    incomplete = (~codes.observed).any(dim=0).tolist()
+    numbers = [one for one in inputs.columns if incomplete[one.position] and one.role == Role.NUMBER]
+    found = []
+    for y, column in enumerate(columns):
+        if incomplete[y] or column.levels is not None or column.is_censored(guess[:, y].numpy()).any():
+            continue
+        linear, counts = (SubstantiveModel.main_effects(columns, y, f) for f in ("linear", "poisson"))
+        pairs = [_Pair.of(columns, inputs, places[x.position], some, guess, x, linear) for x in numbers]
+        known = [one for one in pairs if one is not None]
+        gain = _gain_of_counts(known) if column.integer and (column.observed_low or 0) >= 0 else None
+        model = linear if gain is None else counts
+        if gain is None and inputs.columns[y].role == Role.NUMBER:
+            gain = _gain(known)
+        if gain is not None:
+            found.append((gain, model))
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _gain(pairs: Sequence["_Pair"]) -> float | None:
+    """Returns the gain by a linear regression of y in nats, None if it is not enough."""
+    each = [
+        float((_Factorised(one, "linear").density() - one.own_density()).sum()) for one in pairs if one.curved
+    ]
+    return sum(each) if each and sum(each) > LEAST_GAIN else None
+
+
+def _gain_of_counts(pairs: Sequence["_Pair"]) -> float | None:
+    """Returns the gain by a Poisson regression of y, None if it is not enough or counts are not Poisson.
+
+    The gain of the density of y over that of a linear regression is part of it.
+    """
+    total = 0.0
+    for one in pairs:
+        linear, counts = _Factorised(one, "linear"), _Factorised(one, "poisson")
+        gain = float((counts.density() - one.own_density()).sum())
+        better = counts.log_likelihood() - linear.log_likelihood()
+        fits = 1 / DISPERSION < counts.dispersion() < DISPERSION
+        if not fits or better < CLEARLY_COUNTS or gain < LEAST_GAIN:
+            return None
+        total += gain + better
+    return total if pairs else None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """An incomplete number x and a complete column y in some rows, with the inputs of their regressions.
+
+    Shapes
+    ------
+    observed : (N), whether x is.
+    low, high, score : (N), the ends of the score of x, and a value between them.
+    full, rest : (N, P), the inputs of x with and without those of y.
+    terms : (N, Q), the standardised terms of the regression of y, of which `place` is x.
+    values : (K), standardised values of x on the grid of scores.
+    y : (N)
+    curved : whether values of x are no linear function of its scores.
+    """
+
+    observed: Tensor
+    low: Tensor
+    high: Tensor
+    score: Tensor
+    full: Tensor
+    rest: Tensor
+    terms: Tensor
+    place: int
+    values: Tensor
+    y: Tensor
+    curved: bool
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Column],
+        inputs: Inputs,
+        places: Tensor,
+        codes: Incomplete,
+        guess: Tensor,
+        x: InputColumn,
+        analysis: SubstantiveModel,
+    ) -> "_Pair | None":
+        """Returns the pair; None if y is no input of x, or too few values of x are observed."""
+        y, observed = inputs.columns[analysis.outcome], codes.observed[:, x.position]
+        of_y = (places >= y.start) & (places < y.stop)
+        n_inputs = max(len(places), len(analysis.sources))
+        if not bool(of_y.any()) or int(observed.sum()) < ROWS_PER_INPUT * n_inputs:
+            return None
+        design = inputs.design(guess)
+        low, high = inputs.features.score_interval(x.feature, guess[:, x.position])
+        score = torch.where(high > low, ndtri((ndtr(low) + ndtr(high)) / 2), low)
+        loc, unit = analysis.units(guess)
+        place = 1 + analysis.sources.index(x.position)
+        values = decode_scores(columns[x.position], x, GRID[None], [inputs.features])[0]
+        terms, values = (analysis.design(guess.unbind(-1)) - loc) / unit, (values - loc[place]) / unit[place]
+        rest = design[:, places[~of_y]]
+        full, curved = design[:, places], x.with_value or bool((high > low).any())
+        outcome = guess[:, y.position]
+        return cls(observed, low, high, score, full, rest, terms, place, values, outcome, curved)
+
+    def density(self, mean: Tensor, spread: Tensor) -> Tensor:
+        """Returns log densities (N) of the scores of x, or of their intervals, up to log(2π)/2."""
+        exact = _log_normal(self.score, mean, spread)
+        mass = ndtr((self.high - mean) / spread) - ndtr((self.low - mean) / spread)
+        return torch.where(self.high > self.low, mass.clamp(min=TINY).log() + _ROOT, exact)
+
+    def own_density(self) -> Tensor:
+        """Returns the log densities (R) of the observed values of x by their regression on y and others."""
+        full, score = self.full[self.observed], self.score[self.observed]
+        coefficients = _solve(full.mT @ full, full.mT @ score)
+        spread = (score - full @ coefficients).square().mean().sqrt()
+        return self.density(self.full @ coefficients, spread)[self.observed]
+
+
+class _Factorised:
+    """The regressions of x without y, and of y on x, estimated by EM from all rows.
+
+    Parameters
+    ----------
+    pair : _Pair
+        Both columns.
+    family : {"linear", "poisson"}
+        The model of y.
+    """
+
+    def __init__(self, pair: _Pair, family: str) -> None:
+        self.pair, self.family = pair, family
+        known, self.others = pair.observed, pair.terms.clone()
+        self.others[:, pair.place] = 0.0
+        every = self.others[~known].unsqueeze(1).repeat(1, len(GRID), 1)
+        every[..., pair.place] = pair.values
+        self.terms = torch.cat([pair.terms[known], every.flatten(0, 1)])
+        self.y = torch.cat([pair.y[known], pair.y[~known].repeat_interleave(len(GRID))])
+        some = pair.rest[known]
+        self.scale = torch.ones((), dtype=torch.float64)
+        self.of_x = _solve(some.mT @ some, some.mT @ pair.score[known])
+        self.spread = (pair.score[known] - some @ self.of_x).square().mean().sqrt()
+        self.of_y = self.others.new_zeros(self.others.shape[1])
+        self.of_y[0] = pair.y.mean().clamp(min=1e-3).log()
+        weights = torch.zeros(len(self.y), dtype=torch.float64)
+        weights[: int(known.sum())] = 1.0
+        self._fit_outcome(weights, FIRST_STEPS)
+        for _ in range(N_STEPS):
+            self._step()
+
+    def _index(self) -> Tensor:
+        """Returns the linear predictors (N, K) of y on the grid of x."""
+        return (self.others @ self.of_y).unsqueeze(-1) + self.of_y[self.pair.place] * self.pair.values
+
+    def _of_y(self, y: Tensor, index: Tensor) -> Tensor:
+        """Returns the log densities of outcomes at linear predictors."""
+        if self.family == "linear":
+            return _log_normal(y, index, self.scale) - _ROOT
+        index = index.clamp(max=LARGEST_INDEX)
+        return y * index - index.exp() - torch.lgamma(y + 1)
+
+    def _joint(self) -> Tensor:
+        """Returns the log densities (N, K) of both columns on the grid, up to log(2π)/2."""
+        of_x = _log_normal(GRID, (self.pair.rest @ self.of_x).unsqueeze(-1), self.spread)
+        return of_x + self._of_y(self.pair.y.unsqueeze(-1), self._index())
+
+    def _step(self) -> None:
+        """Computes the weights of the grid where x is missing, then both regressions."""
+        pair, known = self.pair, self.pair.observed
+        shares = torch.softmax(self._joint(), dim=1)
+        mean = torch.where(known, pair.score, shares @ GRID)
+        variance = torch.where(known, 0.0, shares @ GRID.square() - mean.square())
+        self.of_x = _solve(pair.rest.mT @ pair.rest, pair.rest.mT @ mean)
+        self.spread = ((mean - pair.rest @ self.of_x).square() + variance).mean().sqrt()
+        one = torch.ones(int(known.sum()), dtype=torch.float64)
+        self.weights = torch.cat([one, shares[~known].flatten()])
+        self._fit_outcome(self.weights, 1)
+
+    def _fit_outcome(self, weights: Tensor, n_steps: int) -> None:
+        if self.family == "linear":
+            weighted = self.terms * weights.unsqueeze(-1)
+            self.of_y = _solve(weighted.mT @ self.terms, weighted.mT @ self.y)
+            squares = weights @ (self.y - self.terms @ self.of_y).square()
+            self.scale = (squares / weights.sum()).sqrt()
+            return
+        for _ in range(n_steps):
+            mean = weights * (self.terms @ self.of_y).clamp(max=LARGEST_INDEX).exp()
+            precision = (self.terms * mean.unsqueeze(-1)).mT @ self.terms
+            self.of_y = self.of_y + _solve(precision, self.terms.mT @ (weights * self.y - mean))
+
+    def density(self) -> Tensor:
+        """Returns the log densities (R) of the observed values of x given y and the others."""
+        if float(self.spread) < LEAST_SPREAD:
+            return torch.full((int(self.pair.observed.sum()),), -torch.inf, dtype=torch.float64)
+        return (self._with_known() - self._integrated())[self.pair.observed]
+
+    def log_likelihood(self) -> float:
+        """Returns the log density of all that is known of both columns."""
+        return float(torch.where(self.pair.observed, self._with_known(), self._integrated()).sum())
+
+    def _with_known(self) -> Tensor:
+        """Returns the log densities (N) of x and y, up to log(2π)/2."""
+        pair = self.pair
+        return pair.density(pair.rest @ self.of_x, self.spread) + self._of_y(pair.y, pair.terms @ self.of_y)
+
+    def _integrated(self) -> Tensor:
+        """Returns the log densities (N) of y, whatever x is."""
+        return self._joint().logsumexp(dim=1) + math.log(SPACING) - _ROOT
+
+    def dispersion(self) -> float:
+        """Returns the mean squared residual of counts, in units of their variance."""
+        mean = (self.terms @ self.of_y).clamp(max=LARGEST_INDEX).exp()
+        return float(
+            self.weights @ ((self.y - mean).square() / mean) / (len(self.pair.y) - self.terms.shape[1])
+        )
+
+
+_ROOT = 0.5 * math.log(2 * math.pi)
+
+
+def _log_normal(z: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
+    """Returns log densities of normal distributions, up to log(2π)/2."""
+    return -0.5 * ((z - mean) / spread).square() - spread.log()
+
+
+def _solve(gram: Tensor, cross: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.solve(gram + torch.diag(RIDGE * gram.diagonal() + TINY), cross)
+    return found
