@@ -12,7 +12,7 @@ from halfseen.data import blocks
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian import em
 from halfseen.gaussian.distribution import Gaussian
-from halfseen.gaussian.em import EMSettings, choose_ridge, fit_gaussian, pairwise_gaussian
+from halfseen.gaussian.em import EMSettings, choose_ridge, fit_gaussian, maximise, pairwise_gaussian
 from halfseen.gaussian.moments import PatternMoments
 
 
@@ -269,3 +269,19 @@ def test_moments_have_no_rank(generator):
     batch, _ = table_with_few_patterns(generator, weighted=False, n_rows=50)
     with pytest.raises(ValueError, match="A covariance of rank 2 is fitted to rows"):
         em.fit_from_moments(PatternMoments.of_table(batch), EMSettings(rank=2))
+
+
+def test_the_m_step_of_blocks_is_that_of_all_rows(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 3, generator=generator, dtype=torch.float64) + 5.0
+    weights = torch.rand(1000, generator=generator, dtype=torch.float64)
+    covariance, pseudo = 7.0 * torch.eye(3, dtype=torch.float64), torch.tensor([1.0, 2.0, 3.0])
+    for sharing in (None, weights):
+        total = 1000.0 if sharing is None else float(weights.sum())
+        w = torch.ones(1000).double() if sharing is None else weights
+        loc = (w[:, None] * x).sum(dim=0) / total
+        scatter = torch.einsum("n,ni,nj->ij", w, x - loc, x - loc) + covariance + pseudo.double().diag()
+        monkeypatch.setattr(blocks, "MOST_ROWS", 256)
+        found = maximise(x, covariance, 2.0, pseudo, sharing)
+        torch.testing.assert_close(found.loc, loc, rtol=EXACT, atol=EXACT)
+        torch.testing.assert_close(found.covariance, scatter / (total + 2.0), rtol=EXACT, atol=EXACT)

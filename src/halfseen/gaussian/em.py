@@ -443,12 +443,22 @@ def maximise(
 ) -> Gaussian:
     """Returns the M-step, from completed rows (N, D) and the sum of their conditional covariances (D, D).
 
-    `ridge` is the number of pseudo-rows, and `pseudo_rows` (D) the diagonal of their scatter.
+    `ridge` is the number of pseudo-rows, and `pseudo_rows` (D) the diagonal of their scatter. Sums over rows
+    are those of fixed blocks, added in a fixed order.
     """
     total = len(completed) if weights is None else float(weights.sum())
-    loc = (completed.sum(dim=0) if weights is None else weights @ completed) / total
-    centred = completed - loc
-    scatter = centred.T @ (centred if weights is None else weights[:, None] * centred) + covariance
+    blocks = list(blocks_of(*completed.shape))
+
+    def weighted(x: Tensor, block: slice) -> Tensor:
+        return x if weights is None else weights[block, None] * x
+
+    loc = sum_in_tree(weighted(completed[block], block).sum(dim=0) for block in blocks) / total
+
+    def scatter_of(block: slice) -> Tensor:
+        centred = completed[block] - loc
+        return centred.T @ weighted(centred, block)
+
+    scatter = sum_in_tree(map(scatter_of, blocks)) + covariance
     scatter.diagonal().add_(pseudo_rows)
     scatter = scatter / (total + ridge)
     return Gaussian(loc, (scatter + scatter.T) / 2)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import map_in_threads
+from halfseen.data.blocks import add_in_tree
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.low_rank import LowRankGaussian, pack, unpack
 from halfseen.training.time_limit import is_over
@@ -302,9 +303,7 @@ class _FactorEM:
     def step(self, gaussian: LowRankGaussian) -> tuple[float, LowRankGaussian]:
         products = gaussian.products()
         blocks = torch.arange(len(self.batch)).split(gaussian.block_rows)
-        total: _Sums | None = None
-        for part in map_in_threads(lambda rows: self._sums(gaussian, products, rows), blocks):
-            total = part if total is None else _added(total, part)
+        total = add_in_tree(map_in_threads(lambda rows: self._sums(gaussian, products, rows), blocks), _added)
         assert total is not None  # there is at least one row
         inner = unpack(products.sum(dim=0, keepdim=True), gaussian.loadings.shape[1])[0]
         inner.diagonal().add_(1.0)

@@ -20,6 +20,7 @@ from halfseen.gaussian.em import (
     gaussian_vector,
     maximise,
     penalised_mean,
+    sum_in_tree,
 )
 from halfseen.gaussian.em_factors import Ascent, ascend, squared_step
 from halfseen.gaussian.mask_factors import (
@@ -29,7 +30,7 @@ from halfseen.gaussian.mask_factors import (
     ProbitMaskFactor,
     Sites,
 )
-from halfseen.gaussian.patterns import plan_buckets
+from halfseen.gaussian.patterns import Bucket, plan_buckets
 from halfseen.gaussian.self_masked import SelfMaskedGaussian, without_sites
 from halfseen.vocabulary import Missingness, check_missingness
 
@@ -251,17 +252,21 @@ class _SelfMaskedEM:
         """Computes the E-step in chunks of rows, and the M-step of the mask in chunks of features."""
         model, sites = point.model, point.sites
         mean, variance = torch.empty_like(self.batch.x), torch.empty_like(self.batch.x)
-        covariance, log_joint = torch.zeros_like(model.covariance), self.batch.x.new_empty(len(self.batch))
+        log_joint = self.batch.x.new_empty(len(self.batch))
         following = model.first_sites(self.batch) if model.mask.exact else _empty_sites(self.batch)
-        for part, buckets in zip(self.parts, self.buckets, strict=True):
+
+        def answer(part: slice, buckets: list[Bucket]) -> Tensor:
+            """Keeps the moments of some rows; returns the sum of their conditional covariances."""
             rows, own = self.batch[part], following[part]
             if not model.mask.exact:  # sites of the step before, brought up to date
                 own = model.next_sites(model.condition(rows, sites[part], buckets), sites[part])
                 following.precision[part], following.linear[part] = own.precision, own.linear
             posterior, added = model.condition_and_sum(rows, own, buckets, self.column[part, 0])
-            covariance += added
             log_joint[part] = model.log_joint(rows, posterior, own)
             mean[part], variance[part] = posterior.mean, posterior.variance
+            return added
+
+        covariance = sum_in_tree(map(answer, self.parts, self.buckets))
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
         pseudo_rows = self.ridge.strength * self.ridge.variances(model.gaussian)
