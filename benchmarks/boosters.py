@@ -34,10 +34,7 @@ TABLES = (
     "maternal_health", *NATURAL,
 )  # fmt: skip
 CLASSIFIED = ("obesity", "vehicle", "maternal_health", "pima_diabetes")
-DROPPED = {
-    "energy_efficiency": ["cooling_load"],
-    "mice_sets/brandsma": ["pup", "sch"],
-}  # targets, identifiers
+DROPPED = {"mice_sets/brandsma": ["pup", "sch"]}  # identifiers
 MODULES = {"LightGBM": "lightgbm", "XGBoost": "xgboost", "CatBoost": "catboost"}
 
 
