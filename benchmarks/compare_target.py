@@ -23,9 +23,8 @@ from harness import store
 
 from halfseen.cli.compare_target import COMPARED, build_compared, compare_on
 from halfseen.cli.progress import Reporter
-from halfseen.data.target import Target, read_target
 from halfseen.evaluation.candidates import CodedTable
-from halfseen.evaluation.prediction import predict_codes, prediction_losses, prepared
+from halfseen.evaluation.prediction import Target, predict_codes, prediction_losses, prepared, read_target
 from halfseen.evaluation.prediction_result import AVERAGE
 from halfseen.evaluation.protocol import provenance
 from halfseen.evaluation.repetitions import average_predictions

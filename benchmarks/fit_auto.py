@@ -26,8 +26,7 @@ from halfseen.cli.fit import fit
 from halfseen.cli.options import TaskName
 from halfseen.cli.progress import Reporter
 from halfseen.cli.requests import FitRequest
-from halfseen.data.target import Target
-from halfseen.evaluation.prediction import predict_codes, prediction_losses
+from halfseen.evaluation.prediction import Target, predict_codes, prediction_losses
 from halfseen.evaluation.protocol import provenance
 
 BUDGET = 45.0

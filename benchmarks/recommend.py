@@ -37,11 +37,11 @@ import torch
 from harness import ROOT, find_commit, store_with_table
 from torch.utils.data import DataLoader, TensorDataset
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings import AutoRec
 from halfseen.ratings.autorec import SparseAutoencoder
 from halfseen.ratings.network import find_batch_size
-from halfseen.ratings.objective import PartialRatingError, RatedRows, RatingError
+from halfseen.ratings.recommender import PartialRatingError, RatedRows, RatingError
+from halfseen.ratings.table import SparseRows
 from halfseen.training.step import Optimiser
 
 SIZES = {

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from halfseen._files import write_atomically
+from halfseen._machine import write_atomically
 from halfseen.cli.progress import Reporter, Step
 from halfseen.errors import TableError
 from halfseen.report.figures import to_svg

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen._files import plain_json, write_atomically
+from halfseen._machine import plain_json, write_atomically
 from halfseen.datasets.loaders import check_present
 from halfseen.evaluation.protocol import code_digest, provenance
 from papers.claims import Cell, Published, Setting, Verdict, show_setting

@@ -5,7 +5,7 @@ import torch
 from strict_device import strict_device
 from torch import nn
 
-from halfseen._device import find_device, moved
+from halfseen._threads import find_device, moved
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.supervised import Labelled, SquaredError
@@ -58,7 +58,7 @@ def test_the_device_must_be_available(name):
 
 def _with_devices(monkeypatch, *kinds):
     counts = dict.fromkeys(("cpu", *kinds), 1)
-    monkeypatch.setattr("halfseen._device._n_devices", lambda kind: counts.get(kind, 0))
+    monkeypatch.setattr("halfseen._threads._n_devices", lambda kind: counts.get(kind, 0))
 
 
 def test_the_automatic_device_is_the_first_that_can_train_the_model(monkeypatch):

@@ -17,7 +17,7 @@ from halfseen import (
     MixtureImputer,
     TreeImputer,
 )
-from halfseen.training.time_limit import time_limit
+from halfseen.training.progress import time_limit
 
 
 def table():
@@ -102,7 +102,7 @@ def test_the_same_warning_is_shown_once_over_many_answers_of_a_loaded_model(tmp_
     imputer.fit(table()).save(tmp_path / "model")
     loaded = halfseen.load(tmp_path / "model")
     # Every value is "far" if it may only lie within the middle two percent of the observed range.
-    monkeypatch.setattr("halfseen.base.filling.FAR", -0.49)
+    monkeypatch.setattr("halfseen.base.completion.FAR", -0.49)
     monkeypatch.setattr("halfseen.errors._SHOWN", set())  # as in a new process
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

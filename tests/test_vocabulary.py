@@ -12,7 +12,7 @@ from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.options import build, offered
 from halfseen.gaussian.em_self_masked import OFFERED as GAUSSIAN
 from halfseen.latent.architecture import OFFERED as LATENT
-from halfseen.vocabulary import Missingness, check_missingness
+from halfseen.words import Missingness, check_missingness
 
 SOURCE = Path(halfseen.__file__).parent
 
@@ -31,7 +31,7 @@ def test_each_word_is_written_in_one_place():
     words = {word.value for word in Missingness if word.value.startswith("self-masking")}
     strings = {path: code_strings(path) for path in sorted(SOURCE.rglob("*.py"))}
     places = {word: [path.name for path, found in strings.items() if word in found] for word in words}
-    assert places == {word: ["vocabulary.py"] for word in words}
+    assert places == {word: ["words.py"] for word in words}
 
 
 def test_a_command_offers_what_the_estimator_offers():

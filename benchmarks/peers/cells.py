@@ -27,7 +27,7 @@ import torch
 
 from halfseen.datasets import load
 from halfseen.ratings import AutoImpute
-from halfseen.ratings.expression import normalise_counts
+from halfseen.ratings.autoimpute import normalise_counts
 from papers.sparsity.cells import FILES, gene_means, smooth
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from halfseen._files import write_atomically
+from halfseen._machine import write_atomically
 from papers.claims import Setting
 from papers.library.inference import (
     MICE_FILE,

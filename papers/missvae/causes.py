@@ -31,8 +31,8 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import inverse_softplus
 from halfseen.latent.completions import CompletedRows
 from halfseen.latent.decomposed import DecomposedObjective
-from halfseen.latent.initialisation import FIRST_SCALE, SPREAD, start_images
 from halfseen.latent.model import LatentModel
+from halfseen.latent.training import FIRST_SCALE, SPREAD, start_images
 from halfseen.training.loop import fit_module
 from papers.claims import Better, Setting
 from papers.missvae import images, mixtures

@@ -54,8 +54,8 @@ from halfseen.datasets.loaders import load
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.latent.convolutional import ConvDecoder, ConvEncoder
 from halfseen.latent.importance import ImportanceSampler
-from halfseen.latent.initialisation import start_images
 from halfseen.latent.model import LatentModel, Preimputed
+from halfseen.latent.training import start_images
 from halfseen.missingness.images import Quadrants
 from halfseen.training.loop import TrainingSettings, fit_module
 from papers.claims import Better, Published, Setting

@@ -18,8 +18,8 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.errors import warn_user
 from halfseen.latent.bounds import LatentObjective
-from halfseen.latent.mask_term import N_NODES
 from halfseen.latent.model import LatentModel
+from halfseen.latent.self_masking import N_NODES
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 

@@ -15,7 +15,7 @@ seen.
 
 from functools import partial
 
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.claims import Better
 from papers.neumiss.depth import DEPTHS, network
 from papers.neumiss.linear import score

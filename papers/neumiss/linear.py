@@ -32,7 +32,7 @@ from sklearn.pipeline import make_pipeline
 
 from halfseen.gaussian.regressor import GaussianRegressor
 from halfseen.neumiss.likelihood import NeuMissRegressor
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.claims import AsPublished, AtLeast, Better, Published, Setting
 from papers.neumiss.networks import TrainedNeuMiss
 from papers.neumiss.published import published_gap

@@ -16,8 +16,7 @@ from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.errors import TrainingError
 from halfseen.gaussian.em import EMSettings, fit_gaussian
-from halfseen.neumiss.gaussian_block import GaussianBlock
-from halfseen.neumiss.masked_solve import Solver
+from halfseen.neumiss.gaussian_block import GaussianBlock, Solver
 from halfseen.neumiss.network import NeuMissBlock, NeuMissNetwork
 from halfseen.training.loop import TrainingSettings, fit_module
 

@@ -7,7 +7,7 @@ better than ours do. Left out are EM with 50 features, a failed run that the pap
 spread of one cell of MICE where a run diverged: that number is a median.
 """
 
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.claims import Published, Setting
 
 _MECHANISMS = {Missingness.GAUSSIAN.value: "gaussian", Missingness.PROBIT.value: "probit"}  # in the table

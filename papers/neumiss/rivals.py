@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.neumiss.masked_solve import Solver, masked_solve
+from halfseen.neumiss.gaussian_block import Solver, masked_solve
 from papers.neumiss.task import Task
 
 Floats = npt.NDArray[np.float64]

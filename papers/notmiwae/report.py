@@ -50,7 +50,7 @@ from halfseen.latent.architecture import LatentArchitecture
 from halfseen.latent.mask_models import MaskModel, NonlinearMask
 from halfseen.latent.presets import MIWAEImputer, NotMIWAEImputer
 from halfseen.missingness import Disc
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.amputed_table import AmputedArray
 from papers.claims import AtLeast, Better, Published, Setting, Within
 from papers.notmiwae.disc import DATA_SET, RADIUS, SHAPE, THRESHOLD

@@ -30,7 +30,7 @@ from sklearn.impute import IterativeImputer
 from halfseen.datasets.loaders import load
 from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
 from halfseen.latent.presets import MIWAEImputer, NotMIWAEImputer
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.amputed_table import AmputedArray
 from papers.claims import AsPublished, AtLeast, Better, Published, Setting
 from papers.spec import Budget, Experiment

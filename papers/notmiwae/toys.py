@@ -56,7 +56,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from halfseen.evaluation.energy import energy_distance
 from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
 from halfseen.latent.presets import MissIWAEImputer, MIWAEImputer, NotMIWAEImputer
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.amputed_table import AmputedArray
 from papers.claims import AtLeast, Better, Published, Setting
 from papers.notmiwae.disc import (

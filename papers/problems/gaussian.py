@@ -10,7 +10,7 @@ from halfseen.missingness.base import CellMechanism, Mechanism
 from halfseen.missingness.logistic import MARLogistic
 from halfseen.missingness.mcar import MCAR
 from halfseen.missingness.self_masking import GaussianSelfMasking, ProbitSelfMasking
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 from papers.problems.gaussian_score import GaussianScore
 from papers.problems.links import LINKS, Linear, ResponseLink, find_link, response_variance
 from papers.problems.probit import BayesEstimate, ProbitSelfMasked

@@ -10,8 +10,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import invwishart
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.distribution import Gaussian
-from halfseen.gaussian.patterns import plan_buckets
+from halfseen.gaussian.distribution import Gaussian, plan_buckets
 from papers.problems.problem import (
     Bools,
     Floats,

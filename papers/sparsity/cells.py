@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from halfseen.datasets import load
 from halfseen.evaluation.sparsity import vsp_curve
-from halfseen.ratings.autoimpute import AutoImpute
-from halfseen.ratings.expression import normalise_counts
+from halfseen.ratings.autoimpute import AutoImpute, normalise_counts
 from papers.claims import AtMostShare, Better, Setting
 from papers.sparsity.series import DRIFT, drift_scores
 from papers.spec import Budget, Experiment

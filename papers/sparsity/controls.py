@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings.autorec import AutoRec, SparseAutoencoder
-from halfseen.ratings.sparse_layers import sparse_linear
+from halfseen.ratings.network import sparse_linear
+from halfseen.ratings.table import SparseRows
 from halfseen.training.loop import TrainingSettings
 
 

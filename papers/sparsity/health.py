@@ -29,7 +29,7 @@ from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.evaluation.sparsity import vsp_curve
 from halfseen.nn.sparsity import SparsityNormMLP
-from halfseen.sparsity.networks import SparsityNormClassifier
+from halfseen.sparsity.normalizer import SparsityNormClassifier
 from halfseen.training.logistic import fit_scaling
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.supervised import CrossEntropy, Labelled, WithDropout

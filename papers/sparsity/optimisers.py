@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings.autorec import AutoRec, SparseAutoencoder
-from halfseen.ratings.objective import RatedRows, RatingError
+from halfseen.ratings.recommender import RatedRows, RatingError
+from halfseen.ratings.table import SparseRows
 from papers.claims import Better, Published, Setting
 from papers.sparsity.ratings import FILES, LARGE, SMALL, make_task, score
 from papers.spec import Budget, Experiment

@@ -56,14 +56,12 @@ import scipy.sparse
 import torch
 
 from halfseen._random import torch_generator
-from halfseen.data.sparse import SparseRows
 from halfseen.datasets import load
 from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.cfnade import CFNADE
-from halfseen.ratings.ensemble import RatingEnsemble
-from halfseen.ratings.matrix_factorization import MatrixFactorization
-from halfseen.ratings.objective import choose_shown
-from halfseen.ratings.recommender import RatingOffsets
+from halfseen.ratings.matrix_factorization import MatrixFactorization, RatingEnsemble
+from halfseen.ratings.recommender import RatingOffsets, choose_shown
+from halfseen.ratings.table import SparseRows
 from papers.claims import AtLeast, AtMostShare, Better, Published, Setting
 from papers.sparsity.controls import (
     ControlledAutoRec,

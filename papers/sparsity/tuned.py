@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from halfseen.data.sparse import SparseRows
-from halfseen.ratings.objective import RatedRows
+from halfseen.ratings.recommender import RatedRows
+from halfseen.ratings.table import SparseRows
 from papers.claims import AtLeast, Better, Published, Setting
 from papers.sparsity.optimisers import ADAM, OPTIMISERS, RATE, FullBatchAutoRec, descend
 from papers.sparsity.ratings import (

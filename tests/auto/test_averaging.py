@@ -7,7 +7,7 @@ from tolerances import EXACT
 
 from halfseen import AveragingClassifier, AveragingRegressor, BoostingRegressor, load
 from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
-from halfseen.data.codes import code_settings
+from halfseen.data.schema import code_settings
 
 TREES = {"max_iter": 10, "min_samples_leaf": 5, "max_leaf_nodes": 6}
 

@@ -20,7 +20,7 @@ from halfseen.auto.reason import label as auto_label
 from halfseen.auto.scoring import ChosenWeights, Cost, compare_hidden, seconds_per_row, too_costly
 from halfseen.auto.tabular import TabularStack
 from halfseen.data.incomplete import Incomplete
-from halfseen.training.time_limit import TimeBudget
+from halfseen.training.progress import TimeBudget
 from halfseen.trees import fitting as tree_fitting
 
 SIMPLE = ["mean", "gaussian"]

@@ -7,7 +7,7 @@ from tolerances import EXACT
 
 from halfseen.base.density import NegativeLogLikelihood
 from halfseen.data.incomplete import Incomplete
-from halfseen.mixtures.model import DiagonalMixture
+from halfseen.mixtures.imputer import DiagonalMixture
 
 
 def test_the_loss_is_minus_the_log_density_of_each_row():

@@ -6,7 +6,7 @@ import pytest
 
 from halfseen.base.density import DrawableModel
 from halfseen.circuits.circuit import Circuit
-from halfseen.mixtures.model import DiagonalMixture
+from halfseen.mixtures.imputer import DiagonalMixture
 from skeletons.model import DiagonalGaussian
 
 

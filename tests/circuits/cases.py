@@ -4,10 +4,9 @@ import torch
 
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.structure import Structure, pair_columns
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.leaves_counts import CategoricalLeaf
+from halfseen.distributions.observation_model import ObservationModel, Part
 
 GENERATOR_SEED = 3
 

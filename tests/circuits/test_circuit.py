@@ -24,10 +24,9 @@ from halfseen.circuits.initialisation import random_weights
 from halfseen.circuits.layers import Messages, SumLayer, log_matmul_exp
 from halfseen.circuits.structure import Level, Structure
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation_model import ObservationModel
-from halfseen.mixtures.model import DiagonalMixture
+from halfseen.distributions.observation_model import ObservationModel, Part
+from halfseen.mixtures.imputer import DiagonalMixture
 
 GRID = torch.linspace(-60.0, 60.0, 40001, dtype=torch.float64)
 

@@ -8,7 +8,7 @@ import torch
 
 from halfseen import load
 from halfseen.circuits import ConvAC, ConvACClassifier
-from halfseen.circuits.information import information_gain
+from halfseen.circuits.evidence import information_gain
 from halfseen.data.incomplete import Incomplete
 
 TINY = {"n_leaves": 4, "n_channels": [4, 4], "max_epochs": 12, "random_state": 0}

@@ -6,12 +6,11 @@ from circuits.cases import column_masks, complete_rows, random_circuit, random_p
 from tolerances import EXACT
 
 from halfseen.circuits.circuit import Circuit
-from halfseen.circuits.information import information_gain
+from halfseen.circuits.evidence import information_gain
 from halfseen.circuits.structure import Structure
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import StudentTLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.observation_model import ObservationModel, Part
 
 
 def entropy(probabilities):

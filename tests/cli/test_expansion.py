@@ -272,7 +272,7 @@ def test_ordinary_files_are_read_within_the_default_bound_and_the_option_raises_
 
 
 def test_the_default_bound_is_a_share_of_the_memory_that_the_cgroups_grant(tmp_path):
-    assert Expansion.of("t", None).limit == count_memory() // SHARE
+    assert Expansion("t").limit == count_memory() // SHARE
     machine = count_memory(tmp_path)
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("4:memory:/a/b\n0::/c\n")

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import halfseen
-from halfseen.training.time_limit import decide_by_clock
+from halfseen.training.progress import decide_by_clock
 
 
 @pytest.fixture

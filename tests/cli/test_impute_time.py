@@ -9,7 +9,7 @@ import pytest
 from halfseen.cli.impute import seconds_for_fit
 from halfseen.cli.impute_report import TRIED_ROWS, choose_shown
 from halfseen.report import fills
-from halfseen.training.time_limit import TimeBudget
+from halfseen.training.progress import TimeBudget
 
 
 class Clock:

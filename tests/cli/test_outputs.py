@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from halfseen import _files
+from halfseen import _machine
 from halfseen.files import writing
 from halfseen.files.writing import check_in_place
 
@@ -90,7 +90,7 @@ def test_a_file_of_another_user_keeps_its_owner(impute, tmp_path):
 
 @posix
 def test_a_file_whose_owner_cannot_be_kept_is_refused_in_place(impute, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing._files, "can_keep_owner", lambda status: False)
+    monkeypatch.setattr(writing._machine, "can_keep_owner", lambda status: False)
     code, _, err = impute("--in-place")
     assert code == 2
     assert "t.csv: --in-place: the file belongs to another user or group" in err
@@ -101,9 +101,9 @@ def test_a_file_whose_owner_cannot_be_kept_is_refused_in_place(impute, tmp_path,
 def test_only_root_and_the_owner_can_keep_an_owner(tmp_path, monkeypatch):
     status = tmp_path.stat()
     monkeypatch.setattr(os, "geteuid", lambda: status.st_uid + 1)
-    assert _files.can_keep_owner(status) == (status.st_uid + 1 == 0)
+    assert _machine.can_keep_owner(status) == (status.st_uid + 1 == 0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert _files.can_keep_owner(status)
+    assert _machine.can_keep_owner(status)
 
 
 def test_a_file_with_hard_links_is_refused_in_place_before_the_work(impute, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 import halfseen
 from halfseen import distributed
 from halfseen.cli import progress
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.data.scan import Scan
 from halfseen.diagnosis import scanned
 from halfseen.distributed import units
@@ -136,7 +136,7 @@ def test_a_large_file_is_streamed_without_being_asked(call, table, model, monkey
     code, _, err = call("impute", f"big.{suffix}", "-o", "small.parquet", "--model", "m.half")
     assert code == 0, err
     assert "stream" not in err
-    monkeypatch.setattr("halfseen.cli.units.count_memory", lambda: 8_000)
+    monkeypatch.setattr("halfseen.cli.sources.count_memory", lambda: 8_000)
     code, _, err = call("impute", f"big.{suffix}", "-o", "out.parquet", "--model", "m.half")
     assert code == 0, err
     assert f"stream  big.{suffix}: " in err
@@ -157,7 +157,7 @@ def test_files_are_described_in_blocks(call, table, rows, tmp_path, monkeypatch)
     assert found == halfseen.describe(table).to_dict()
     monkeypatch.setattr(scanned, "SAMPLE_ROWS", 500)
     monkeypatch.setattr(scanned, "FEWEST_ROWS", 1)
-    monkeypatch.setattr("halfseen.cli.units.count_memory", lambda: 8_000)
+    monkeypatch.setattr("halfseen.cli.sources.count_memory", lambda: 8_000)
     code, out, err = call("describe", "all.parquet", "--report", "r.html")
     assert code == 0, err
     assert "stream  all.parquet: " in err

@@ -15,15 +15,14 @@ from torch import Tensor
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.structure import Structure, pair_columns
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.leaves_counts import CategoricalLeaf
+from halfseen.distributions.observation_model import ObservationModel, Part
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.low_rank import LowRankGaussian
 from halfseen.gaussian.mask_factors import GaussianMaskFactor
 from halfseen.gaussian.self_masked import SelfMaskedGaussian
-from halfseen.mixtures.model import DiagonalMixture
+from halfseen.mixtures.imputer import DiagonalMixture
 from skeletons.model import DiagonalGaussian
 
 

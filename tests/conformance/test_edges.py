@@ -9,7 +9,7 @@ from conformance.tables import ARRAY, NASTY, PENGUINS
 from scipy import sparse
 
 from halfseen import HalfseenWarning
-from halfseen.testing.edges import assert_complete
+from halfseen.testing.checks import assert_complete
 from halfseen.testing.tables import bits, cells, fit_quietly, hide, names, scores, take
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from halfseen.errors import HalfseenWarning
-from halfseen.testing.edges import codes_and_measurements
+from halfseen.testing.checks import codes_and_measurements
 
 NAMES = ["rating", "group", "size", "spent", "lost", "visits", "rounded", "measured"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from halfseen.data.blocks import (
+from halfseen.data.incomplete import (
     CELLS_IN_BLOCK,
     FEWEST_ROWS,
     MOST_ROWS,

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from halfseen import GaussianImputer
-from halfseen.data.codes import open_table, read_codes
 from halfseen.data.frames import Table
-from halfseen.data.schema import Schema
+from halfseen.data.schema import Schema, open_table, read_codes
 from halfseen.diagnosis.cells import Cells
 from halfseen.errors import SchemaError
 from halfseen.evaluation.candidates import CodedTable

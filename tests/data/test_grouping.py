@@ -8,7 +8,7 @@ import pytest
 
 import halfseen
 from halfseen import GaussianImputer, HalfseenWarning
-from halfseen.data.codes import infer_codes, open_table
+from halfseen.data.schema import infer_codes, open_table
 
 CODES = np.array([417, 102, 333, 288, 905, 561, 120, 744, 639, 871, 256, 498])
 

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import halfseen
-from halfseen.data import blocks, scan_files
+from halfseen.data import incomplete as blocks
+from halfseen.data import scan_files
 from halfseen.errors import TableError
 
 N = 1000

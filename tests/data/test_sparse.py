@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from halfseen.data.sparse import SparseRows
+from halfseen.ratings.table import SparseRows
 
 
 @pytest.fixture

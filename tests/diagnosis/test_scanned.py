@@ -12,7 +12,7 @@ import pytest
 
 import halfseen
 from halfseen import distributed
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.diagnosis import counts, scanned
 from halfseen.diagnosis.cells import group_patterns
 from halfseen.diagnosis.counts import MissingCounts

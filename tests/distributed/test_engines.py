@@ -18,7 +18,7 @@ import pytest
 
 import halfseen
 from halfseen import distributed
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.distributed import run, units
 from halfseen.distributed.engines import DaskEngine
 from halfseen.distributed.local import LocalEngine, WorkersLostError
@@ -135,7 +135,7 @@ def test_an_error_in_a_process_is_raised_here_and_ends_the_others(expected, tmp_
 DRIVER = """
 import os, signal, sys
 from halfseen import distributed
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.distributed import units
 from halfseen.distributed.manifest import Manifest
 

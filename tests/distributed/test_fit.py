@@ -13,7 +13,7 @@ from tolerances import EXACT
 import halfseen
 from halfseen import distributed
 from halfseen.circuits.fitting import fit_by_em
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.data.scan import Scan
 from halfseen.distributed.engines import find_engine
 from halfseen.distributed.fitting import PassesByEngine

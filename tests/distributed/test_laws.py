@@ -9,7 +9,7 @@ import pytest
 
 import halfseen
 from halfseen import distributed
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ import pytest
 
 import halfseen
 from halfseen import distributed
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.distributed import units
 from halfseen.distributed.outputs import Folder
 from halfseen.errors import HalfseenWarning, TableError

@@ -5,8 +5,13 @@ import math
 import torch
 
 from halfseen.distributions.leaves import GaussianLeaf, LogNormalLeaf, SharedGaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf, ZeroInflatedPoissonLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
+from halfseen.distributions.leaves_counts import (
+    CategoricalLeaf,
+    NegativeBinomialLeaf,
+    OrdinalLeaf,
+    PoissonLeaf,
+    ZeroInflatedPoissonLeaf,
+)
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 
 LOC, SCALE = torch.tensor([5.0, 20.0]).double(), torch.tensor([2.0, 8.0]).double()

@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from tolerances import FAILURE_RATE
 
-from halfseen.distributions.leaf import choose_by_cdf
+from halfseen.distributions.leaves import choose_by_cdf
 
 
 def test_choices_are_those_of_a_search_in_the_cumulated_weights(generator):

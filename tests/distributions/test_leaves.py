@@ -24,9 +24,8 @@ from scipy import stats
 from tolerances import EXACT, QUADRATURE
 
 from halfseen.data.margins import inverse_softplus
-from halfseen.distributions.leaf import NumericLeaf, open_uniforms
-from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
+from halfseen.distributions.leaves import GaussianLeaf, NumericLeaf, StudentTLeaf, open_uniforms
+from halfseen.distributions.leaves_counts import CategoricalLeaf, OrdinalLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 
 

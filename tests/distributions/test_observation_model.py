@@ -8,11 +8,14 @@ from tolerances import EXACT
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf, LogNormalLeaf, SharedGaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.leaves_counts import (
+    CategoricalLeaf,
+    NegativeBinomialLeaf,
+    OrdinalLeaf,
+    PoissonLeaf,
+)
+from halfseen.distributions.observation_model import ObservationModel, Part
 
 N_ROWS = 200
 LIKELIHOODS = {"visits": "negative-binomial", "income": "log-normal", "order": "ordinal"}

@@ -10,7 +10,7 @@ from sklearn.impute import IterativeImputer, SimpleImputer
 from tolerances import EXACT
 
 from halfseen import GaussianImputer, MeanImputer
-from halfseen.evaluation.iscore import _losses, energy_i_score, predictors
+from halfseen.evaluation.energy import _losses, energy_i_score, predictors
 from halfseen.evaluation.scores import Scale
 
 

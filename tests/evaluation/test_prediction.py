@@ -13,10 +13,9 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from halfseen import GaussianImputer, ImputeThenRegressor, MeanImputer
 from halfseen.auto.mixing_weights import weigh_numbers
-from halfseen.data.target import read_target
 from halfseen.errors import SchemaError
 from halfseen.evaluation.candidates import CodedTable
-from halfseen.evaluation.prediction import PredictionRecord, run_folds
+from halfseen.evaluation.prediction import PredictionRecord, read_target, run_folds
 from halfseen.evaluation.prediction_result import (
     PredictionComparison,
     Treatment,
@@ -28,7 +27,7 @@ from halfseen.evaluation.prediction_result import (
     say_whether_to_impute,
 )
 from halfseen.evaluation.repetitions import average_folds, choose_method, compare_predictors
-from halfseen.training.time_limit import time_limit
+from halfseen.training.progress import time_limit
 
 
 def make_table(n_rows=200, missing=0.2):

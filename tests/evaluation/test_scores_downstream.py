@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import KFold
 
 from halfseen import GaussianImputer
-from halfseen.evaluation.downstream import downstream_score
+from halfseen.evaluation.scores import downstream_score
 
 
 def test_it_equals_a_cross_validation_by_hand():

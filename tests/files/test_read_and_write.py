@@ -145,7 +145,9 @@ def test_the_frame_is_of_pandas_by_default(read):
 
 
 def test_the_frame_is_of_pyarrow_without_pandas(read, monkeypatch):
-    monkeypatch.setattr("halfseen.files.frames.find_spec", lambda name: None if name == "pandas" else name)
+    monkeypatch.setattr(
+        "halfseen.files.table_file.find_spec", lambda name: None if name == "pandas" else name
+    )
     assert isinstance(read(PRICES).frame, pa.Table)
     with pytest.raises(ValueError, match="'pandas' is not installed"):
         read(PRICES, backend="pandas")

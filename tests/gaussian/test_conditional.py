@@ -8,10 +8,16 @@ import torch
 from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.conditional import condition, joint_from_state, joint_state, only_features, with_scores
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.mask_factors import GaussianMaskFactor, ProbitMaskFactor
-from halfseen.gaussian.self_masked import SelfMaskedGaussian
+from halfseen.gaussian.self_masked import (
+    SelfMaskedGaussian,
+    condition,
+    joint_from_state,
+    joint_state,
+    only_features,
+    with_scores,
+)
 
 SCORE = 1e-5
 """A score has a little noise of its own, of a millionth of its variance."""

@@ -11,8 +11,8 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian import data_augmentation
 from halfseen.gaussian.data_augmentation import sample_posterior
 from halfseen.gaussian.em import EMSettings, fit_gaussian
-from halfseen.gaussian.em_factors import AscentSettings, fit_low_rank
-from halfseen.gaussian.low_rank import LowRankGaussian
+from halfseen.gaussian.low_rank import LowRankGaussian, fit_low_rank
+from halfseen.training.progress import AscentSettings
 
 
 def draw(batch, n_draws, ridge=0.0, seed=0):

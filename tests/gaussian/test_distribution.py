@@ -10,8 +10,7 @@ from scipy.stats import chi2, kstest
 from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.distribution import Gaussian, invert_many
-from halfseen.gaussian.patterns import plan_buckets
+from halfseen.gaussian.distribution import Gaussian, invert_many, plan_buckets
 
 
 def random_problem(seed, n_rows=40, n_features=7, rate=0.5):
@@ -109,11 +108,11 @@ def test_every_incomplete_row_is_in_exactly_one_bucket():
 
 
 def test_buckets_stay_within_their_memory_whatever_the_patterns(monkeypatch):
-    from halfseen.gaussian import patterns
+    from halfseen.gaussian import distribution
 
     gaussian, batch = random_problem(13, n_rows=300, n_features=12)
     whole = gaussian.log_prob(batch)
-    monkeypatch.setattr(patterns, "BUCKET_BYTES", 20_000)
+    monkeypatch.setattr(distribution, "BUCKET_BYTES", 20_000)
     sizes = [b.features.shape[0] * b.features.shape[1] ** 2 for b in plan_buckets(batch.observed)]
     assert max(sizes) <= 20_000 // 8
     torch.testing.assert_close(gaussian.log_prob(batch), whole, rtol=1e-12, atol=1e-12)

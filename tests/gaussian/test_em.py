@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles import gaussian as oracle
 from tolerances import EXACT
 
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian import em
 from halfseen.gaussian.distribution import Gaussian

@@ -10,7 +10,7 @@ from tolerances import EXACT
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import EMSettings, Ridge, choose_shrinkage, fit_gaussian, penalised_mean
-from halfseen.gaussian.em_factors import fit_low_rank
+from halfseen.gaussian.low_rank import fit_low_rank
 
 
 def make_batch(seed, n_rows=40, n_features=8, rank=2, rate=0.3, noise=0.5):
@@ -124,7 +124,7 @@ def test_a_table_of_few_rows_counts_as_independent_features_at_once(monkeypatch)
     def refuse(*args, **keywords):
         raise AssertionError("no fit is needed")
 
-    monkeypatch.setattr("halfseen.gaussian.em_factors.fit_low_rank", refuse)
+    monkeypatch.setattr("halfseen.gaussian.low_rank.fit_low_rank", refuse)
     batch, _ = make_batch(0, n_rows=3, n_features=700)
     assert choose_shrinkage(batch, EMSettings(), generator=generator()).rank == 0
 

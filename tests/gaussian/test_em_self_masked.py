@@ -8,14 +8,12 @@ import pytest
 import torch
 from tolerances import EXACT
 
-from halfseen.data.blocks import PIECE_BYTES
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import PIECE_BYTES, Incomplete
 from halfseen.gaussian import em_self_masked
-from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.distribution import Gaussian, plan_buckets
 from halfseen.gaussian.em import EMSettings, fit_gaussian, pairwise_gaussian
 from halfseen.gaussian.em_self_masked import OFFERED, fit_masked_gaussian, fit_self_masked
 from halfseen.gaussian.mask_factors import GaussianMaskFactor, ProbitMaskFactor
-from halfseen.gaussian.patterns import plan_buckets
 from halfseen.gaussian.self_masked import SelfMaskedGaussian
 
 CORRELATED = torch.tensor([[1.0, 0.6, 0.3], [0.6, 1.0, 0.5], [0.3, 0.5, 1.0]], dtype=torch.float64)

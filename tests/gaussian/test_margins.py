@@ -10,7 +10,7 @@ from conformance.peaks import peak_of
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.gaussian.em import DEFAULT_RIDGE
-from halfseen.gaussian.margins import N_FOLDS, SHRINKAGE, _predict_others, fit_features
+from halfseen.gaussian.tabular import N_FOLDS, SHRINKAGE, _predict_others, fit_features
 
 
 def numbers(n_columns: int) -> list[Column]:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfseen.gaussian.patterns import plan_buckets
+from halfseen.gaussian.distribution import plan_buckets
 
 
 def random_mask(seed, n_rows, n_features, rate):

@@ -12,10 +12,9 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import SharedGaussianLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.leaves_counts import CategoricalLeaf
+from halfseen.distributions.observation_model import ObservationModel, Part
 from halfseen.latent.completions import CompletedRows, Completions, Limits, posterior_of
 from halfseen.latent.decomposed import VARIANTS, DecomposedObjective
 from halfseen.latent.model import LatentModel, LatentNoise

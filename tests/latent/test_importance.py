@@ -14,15 +14,14 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.distributions.quantiles import weighted_quantiles
 from halfseen.gaussian.distribution import Gaussian
-from halfseen.latent import importance, weighted_draws
+from halfseen.latent import importance, proposals
 from halfseen.latent.gibbs import ChainedSampler
 from halfseen.latent.importance import ImportanceSampler
-from halfseen.latent.initialisation import Factors, start_from_factors
 from halfseen.latent.mask_models import LinearMask
 from halfseen.latent.model import LatentModel, Preimputed, PreimputedFill
-from halfseen.latent.proposals import DF, SHARES, LatentPoints, StudentT, at_mode
+from halfseen.latent.proposals import DF, SHARES, LatentPoints, StudentT, WeightedDrawSource, at_mode
 from halfseen.latent.self_masking import LinearSelfMask
-from halfseen.latent.weighted_draws import WeightedDrawSource
+from halfseen.latent.training import Factors, start_from_factors
 from halfseen.latent.weights import effective_sample_size
 from halfseen.nn.residual import ResidualMLP
 
@@ -229,7 +228,7 @@ def test_results_do_not_depend_on_other_rows_memory_or_values_under_the_mask(mas
 
     whole, poisoned = answers(batch), answers(poison)
     alone = sampler.draws(batch[4:5], keys[4:5], 2)
-    for module in (importance, weighted_draws):
+    for module in (importance, proposals):
         monkeypatch.setattr(module, "SHARE_OF_BUDGET", 2**20)  # 512 bytes: less than one row at a time
     for one, other, little in zip(whole, poisoned, answers(poison), strict=True):
         torch.testing.assert_close(one, other, rtol=EXACT, atol=EXACT)

@@ -7,9 +7,9 @@ import torch
 from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.latent.initialisation import LOGISTIC, STEEP, start_from_edges, start_from_probit
 from halfseen.latent.mask_models import MaskLayout
 from halfseen.latent.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
+from halfseen.latent.training import LOGISTIC, STEEP, start_from_edges, start_from_probit
 
 EVERY = torch.ones(3, dtype=torch.bool)
 UP, DOWN = torch.tensor([1.0, 1.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0])

@@ -8,17 +8,15 @@ from tolerances import EXACT, QUADRATURE
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.leaves_counts import CategoricalLeaf
+from halfseen.distributions.observation_model import ObservationModel, Part
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.low_rank import LowRankGaussian
-from halfseen.latent.initialisation import Factors, start_from_factors
 from halfseen.latent.mask_models import LinearMask, MaskLayout
-from halfseen.latent.mask_term import TiltedCells, integrated_log_prob, log_missing
 from halfseen.latent.model import LatentModel, LatentNoise, Preimputed, PreimputedFill
-from halfseen.latent.self_masking import LinearSelfMask
+from halfseen.latent.self_masking import LinearSelfMask, TiltedCells, integrated_log_prob, log_missing
+from halfseen.latent.training import Factors, start_from_factors
 from halfseen.nn.residual import ResidualMLP
 
 NOTHING = torch.empty(0, dtype=torch.float64)

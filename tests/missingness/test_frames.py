@@ -11,8 +11,8 @@ import torch
 from conformance.tables import nasty_pandas, nasty_polars, nasty_pyarrow
 
 from halfseen import missingness as ms
+from halfseen.data.frames import put_nulls
 from halfseen.datasets import load_penguins
-from halfseen.missingness.reading import put_nulls
 
 NASTY = {"pandas": nasty_pandas, "polars": nasty_polars, "pyarrow": nasty_pyarrow}
 

@@ -10,7 +10,7 @@ from tolerances import FAILURE_RATE
 
 from halfseen import missingness as ms
 from halfseen.datasets import load_penguins
-from halfseen.missingness.learned import ridge_logistic
+from halfseen.missingness.logistic import ridge_logistic
 
 
 def complete_table(n_rows, seed):

@@ -13,7 +13,7 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.base.density import DrawableModel
 from halfseen.data.incomplete import Incomplete
-from halfseen.mixtures.model import LEVEL_SMOOTHING, MIN_SCALE, DiagonalMixture
+from halfseen.mixtures.imputer import LEVEL_SMOOTHING, MIN_SCALE, DiagonalMixture
 
 BLOCKS = ((4, 6), (1, 4))  # not in the order of features, with Gaussian features 0 and 6 around them
 N_FEATURES = 7
@@ -218,7 +218,7 @@ def test_a_quantile_between_two_narrow_and_distant_components_is_found():
 def test_quantiles_do_not_depend_on_the_piece_in_which_cells_are_searched(generator, monkeypatch):
     model, batch = random_mixture(generator), random_batch(generator, n_rows=30)
     whole = model.conditional_quantile(batch, 0.8)
-    monkeypatch.setattr("halfseen.mixtures.model._NUMBERS_AT_ONCE", 7)
+    monkeypatch.setattr("halfseen.mixtures.imputer._NUMBERS_AT_ONCE", 7)
     np.testing.assert_allclose(model.conditional_quantile(batch, 0.8), whole, rtol=EXACT)
 
 

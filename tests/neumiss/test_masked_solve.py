@@ -8,7 +8,7 @@ import pytest
 import torch
 from tolerances import EXACT
 
-from halfseen.neumiss.masked_solve import MaskedSystem, masked_log_prob, masked_solve, masked_variance
+from halfseen.neumiss.gaussian_block import MaskedSystem, masked_log_prob, masked_solve, masked_variance
 
 SOLVERS = ("neumann", "chebyshev", "cholesky", "cg")
 ENOUGH = {"neumann": 3000, "chebyshev": 300, "cholesky": 0, "cg": 30}

@@ -3,7 +3,7 @@
 import torch
 
 from halfseen import config
-from halfseen.data.blocks import PIECE_BYTES
+from halfseen.data.incomplete import PIECE_BYTES
 from halfseen.neumiss.model import Correction, EnsembleMLP, HeadInputs, NormalScores
 
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 import halfseen
-from halfseen.base.filling import DrawnTables
+from halfseen.base.completion import DrawnTables
 from halfseen.pooling import pool
 from halfseen.pooling.unmodelled import bent_terms, imputed_columns
 

@@ -61,7 +61,7 @@ def test_an_observed_cell_is_drawn_given_the_rest_of_its_row_but_not_its_value(t
     where = np.zeros(table.shape, dtype=bool)
     where[0, 3] = True
     imputer = halfseen.ChainedImputer(5, n_cycles=2, random_state=0).fit(changed)
-    from halfseen.pooling.where import draw_observed
+    from halfseen.pooling.multiple import draw_observed
 
     ids = np.arange(100)
     drawn = []

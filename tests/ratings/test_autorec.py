@@ -6,10 +6,9 @@ import scipy.sparse as sp
 import torch
 from tolerances import EXACT
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings.autorec import SparseAutoencoder
-from halfseen.ratings.objective import PartialRatingError, RatedRows, RatingError
-from halfseen.ratings.recommender import RatingOffsets
+from halfseen.ratings.recommender import PartialRatingError, RatedRows, RatingError, RatingOffsets
+from halfseen.ratings.table import SparseRows
 
 
 @pytest.fixture

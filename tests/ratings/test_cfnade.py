@@ -8,9 +8,9 @@ import scipy.sparse as sp
 import torch
 from tolerances import EXACT
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings.cfnade import OrdinalAutoregression
-from halfseen.ratings.objective import OrdinalError, RatedRows, choose_shown, ordinal_cost
+from halfseen.ratings.recommender import OrdinalError, RatedRows, choose_shown, ordinal_cost
+from halfseen.ratings.table import SparseRows
 
 LEVELS = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
 

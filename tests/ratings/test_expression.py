@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from halfseen.datasets import load
-from halfseen.ratings.expression import normalise_counts, read_expression
+from halfseen.ratings.autoimpute import normalise_counts, read_expression
 
 X = np.array([[0.0, 2.0, np.nan], [3.0, 0.0, 1.0]])
 

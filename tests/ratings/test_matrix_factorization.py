@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings import matrix_factorization
 from halfseen.ratings.matrix_factorization import _draw_prior, _Side, draw_factors
+from halfseen.ratings.table import SparseRows
 
 
 @pytest.fixture

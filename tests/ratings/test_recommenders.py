@@ -11,9 +11,9 @@ import scipy.sparse as sp
 import torch
 
 import halfseen
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings import CFNADE, AutoRec, MatrixFactorization, RatingEnsemble
 from halfseen.ratings.recommender import hold_out
+from halfseen.ratings.table import SparseRows
 
 SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
 FACTORS = {"n_factors": 2, "n_warmup": 20, "n_draws": 5}

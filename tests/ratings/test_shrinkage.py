@@ -6,11 +6,10 @@ import pytest
 import statsmodels.api as sm
 
 import halfseen
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings import CFNADE, AutoRec
 from halfseen.ratings.network import COUNT_PRIORS, NetworkWeight
 from halfseen.ratings.recommender import PRIOR, RatingOffsets
-from halfseen.ratings.table import read_ratings
+from halfseen.ratings.table import SparseRows, read_ratings
 
 SMALL = {"n_hidden": 16, "max_epochs": 20, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
 KINDS = [(AutoRec, "item"), (AutoRec, "user"), (CFNADE, "user"), (CFNADE, "item")]

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 import torch
 from tolerances import EXACT
 
-from halfseen.data.sparse import SparseRows
-from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
+from halfseen.ratings.network import sampled_product, sparse_linear
+from halfseen.ratings.table import SparseRows
 
 
 @pytest.fixture(params=[0.1, 0.6], ids=["few entries", "many entries"])

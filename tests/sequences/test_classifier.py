@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 import halfseen
 from halfseen import SequenceClassifier
-from halfseen.sequences.recurrent import SequenceNetwork
+from halfseen.sequences.classifier import SequenceNetwork
 
 
 def tiny(**parameters):

@@ -6,7 +6,7 @@ import torch
 from tolerances import EXACT
 
 from halfseen.data.sequences import read_sequences
-from halfseen.sequences.recurrent import SequenceNetwork, time_gaps
+from halfseen.sequences.classifier import SequenceNetwork, time_gaps
 
 
 @pytest.fixture

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from halfseen.base.density import NegativeLogLikelihood
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning, ModelFileError, TrainingError
-from halfseen.mixtures.model import DiagonalMixture
+from halfseen.mixtures.imputer import DiagonalMixture
 from halfseen.training import loop
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Backoff, History
+from halfseen.training.progress import Backoff, History, time_limit
 from halfseen.training.step import Optimiser, functional_update
-from halfseen.training.time_limit import time_limit
 
 SETTINGS = TrainingSettings(max_epochs=12, batch_size=16, learning_rate=0.05, patience=100, compile=False)
 

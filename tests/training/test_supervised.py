@@ -9,7 +9,7 @@ from tolerances import EXACT
 
 from halfseen.data.sequences import read_sequences
 from halfseen.neumiss.model import CorrectedPrediction, CorrectionRows, EnsembleMLP
-from halfseen.sequences.recurrent import SequenceNetwork
+from halfseen.sequences.classifier import SequenceNetwork
 from halfseen.training.supervised import CrossEntropy, Labelled, RankingLoss, SquaredError, WithSubsets
 
 

@@ -6,7 +6,7 @@ import torch
 from halfseen import GaussianImputer, MixtureImputer, TreeImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.em import EMSettings, choose_shrinkage
-from halfseen.training.time_limit import is_over, time_limit
+from halfseen.training.progress import is_over, time_limit
 
 X = np.random.default_rng(0).normal(size=(100, 3))
 

@@ -7,7 +7,7 @@ import torch
 
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
-from halfseen.latent.initialisation import FIRST_SCALE, start_images
+from halfseen.latent.training import FIRST_SCALE, start_images
 from papers import EXPERIMENTS
 from papers.missvae import causes, images, mixtures
 from papers.missvae.causes import DIGITS, EXPERIMENT, MISSIWAE, MODELS, SeveralUpdates, start_together

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse
 import torch
 
-from halfseen.data.sparse import SparseRows
 from halfseen.ratings.autorec import SparseAutoencoder
-from halfseen.ratings.objective import RatedRows
+from halfseen.ratings.recommender import RatedRows
+from halfseen.ratings.table import SparseRows
 from papers.sparsity import optimisers as sparsity_optimisers
 from papers.sparsity.optimisers import ADAM, RATE, RPROP, FullBatchAutoRec, descend
 

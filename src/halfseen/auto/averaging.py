@@ -18,13 +18,19 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import build_named, catalogue_name, find_method, predictor_names
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.members import check_reads_codes
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_level, check_number, check_whole, documented_by, documented_fit
+from halfseen.base.parameters import (
+    check_level,
+    check_number,
+    check_whole,
+    documented_by,
+    documented_fit,
+    finite_answer,
+)
 from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, WithClasses, read_number_column, unequal
-from halfseen.data.codes import code_settings
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import code_settings
 from halfseen.training.supervised import Labelled
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ import torch
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.missingness.learned import Learned
+from halfseen.missingness.logistic import Learned
 
 # Guesses: a comparison of the default candidates is to take a small part of their fits to a long table, while
 # enough cells are hidden to tell the candidates apart.

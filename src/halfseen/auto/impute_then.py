@@ -19,14 +19,13 @@ from torch import Tensor
 from halfseen._threads import map_in_threads, task_threads
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_reads_codes
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_whole, documented_by, documented_fit
+from halfseen.base.parameters import check_whole, documented_by, documented_fit, finite_answer
 from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, unequal
-from halfseen.data.codes import code_settings
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import code_settings
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.training.supervised import Labelled
 from halfseen.trees.boosting import TREE_PARAMETERS, as_logits, check_scores, check_tree_parameters
@@ -483,13 +482,8 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
     ----------
     classes_ : array of shape (n_classes,)
         The classes, sorted.
-    schema_ : Schema
-        The kind of each column, and the reasons.
-    imputer_ : imputer
-        Fitted to the numeric codes of the columns.
-    n_iter_ : int
-        The largest number of trees of a predictor, of each class if there are more than two; 1 for linear
-        models.
+    schema_, imputer_, n_iter_ : Schema, imputer, int
+        As of `ImputeThenRegressor`.
 
     Examples
     --------

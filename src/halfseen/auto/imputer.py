@@ -35,7 +35,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Schema
 from halfseen.errors import warn_user
 from halfseen.gaussian.imputer import GaussianImputer
-from halfseen.training.time_limit import TimeBudget, decide_by_clock, seconds_left, time_limit
+from halfseen.training.progress import TimeBudget, decide_by_clock, seconds_left, time_limit
 
 LOGGER = logging.getLogger(__name__)
 

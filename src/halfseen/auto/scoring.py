@@ -23,11 +23,10 @@ from halfseen.auto.stacking import (
 from halfseen.auto.tabular import LARGEST, WeightedAtoms
 from halfseen.base.completion import TabularCompletion
 from halfseen.base.imputer import BaseImputer
-from halfseen.data.blocks import rows_in_piece
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, rows_in_piece
 from halfseen.data.leaving import ColumnCheck
 from halfseen.data.schema import Column
-from halfseen.training.time_limit import TimeBudget, decide_by_clock, time_limit
+from halfseen.training.progress import TimeBudget, decide_by_clock, time_limit
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,12 +5,13 @@ methods of ``halfseen compare``), the texts of reports and the conformance tests
 module does not import any model.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from halfseen._lazy import import_name
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 
 class Family(StrEnum):
@@ -101,6 +102,24 @@ _PRESETS = {
     "misssiwae": "MissSIWAE",
     "demissvae": "DeMissVAE",
 }
+
+
+def _predictors(
+    name: str, class_name: str, module: str, label: str, description: str, **others: Any
+) -> Iterator[Method]:
+    """Yields the entries of a regressor and a classifier of tables, which differ in their last word."""
+    for kind in ("regressor", "classifier"):
+        yield Method(
+            f"{name}-{kind}",
+            f"{class_name}{kind.title()}",
+            module,
+            Family.TABLE_PREDICTOR,
+            f"{label} {kind}",
+            description,
+            on_command_line=False,
+            **others,
+        )
+
 
 CATALOGUE = (
     Method(
@@ -229,99 +248,64 @@ CATALOGUE = (
         steps=None,
         on_command_line=False,
     ),
-    *(
-        Method(
-            f"neumiss-{kind}",
-            f"NeuMiss{kind.title()}",
-            "neumiss.likelihood",
-            Family.TABLE_PREDICTOR,
-            f"NeuMiss {kind}",
-            "The conditional expectation under a joint Gaussian distribution with a model of missingness, "
-            "corrected by networks.",
-            missingness=_GAUSSIAN_MASKS,
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "neumiss",
+        "NeuMiss",
+        "neumiss.likelihood",
+        "NeuMiss",
+        "The conditional expectation under a joint Gaussian distribution with a model of missingness, "
+        "corrected by networks.",
+        missingness=_GAUSSIAN_MASKS,
     ),
-    *(
-        Method(
-            f"neumiss-network-{kind}",
-            f"NeuMissNetwork{kind.title()}",
-            "neumiss.networks",
-            Family.TABLE_PREDICTOR,
-            f"NeuMiss network, {kind}",
-            "The published NeuMiss architecture, trained end to end on the targets.",
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "neumiss-network",
+        "NeuMissNetwork",
+        "neumiss.network",
+        "NeuMiss network,",
+        "The published NeuMiss architecture, trained end to end on the targets.",
     ),
-    *(
-        Method(
-            f"circuit-{kind}",
-            f"Circuit{kind.title()}",
-            "circuits.predictors",
-            Family.TABLE_PREDICTOR,
-            f"Circuit {kind}",
-            "The exact conditional distribution of the target given the observed values of a row, under a "
-            "probabilistic circuit over columns and target.",
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "circuit",
+        "Circuit",
+        "circuits.predictors",
+        "Circuit",
+        "The exact conditional distribution of the target given the observed values of a row, under a "
+        "probabilistic circuit over columns and target.",
     ),
-    *(
-        Method(
-            f"sparsity-norm-{kind}",
-            f"SparsityNorm{kind.title()}",
-            "sparsity.networks",
-            Family.TABLE_PREDICTOR,
-            f"Sparsity Normalization, {kind}",
-            "A network that reads missing values as zeros, with rows normalised by their number of observed "
-            "values.",
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "sparsity-norm",
+        "SparsityNorm",
+        "sparsity.normalizer",
+        "Sparsity Normalization,",
+        "A network that reads missing values as zeros, with rows normalised by their number of observed "
+        "values.",
     ),
-    *(
-        Method(
-            f"boosting-{kind}",
-            f"Boosting{kind.title()}",
-            "trees.boosting",
-            Family.TABLE_PREDICTOR,
-            f"Boosted trees, {kind}",
-            "Boosted trees that send missing values to the side of each split where they reduce the loss; "
-            "nothing is imputed.",
-            steps=None,
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "boosting",
+        "Boosting",
+        "trees.boosting",
+        "Boosted trees,",
+        "Boosted trees that send missing values to the side of each split where they reduce the loss; "
+        "nothing is imputed.",
+        steps=None,
     ),
-    *(
-        Method(
-            f"impute-then-{kind}",
-            f"ImputeThen{kind.title()}",
-            "auto.impute_then",
-            Family.TABLE_PREDICTOR,
-            f"Imputation and prediction, {kind}",
-            "Missing values are imputed, once or several times, and boosted trees or a linear model predict "
-            "from the completed rows and from which values were missing.",
-            steps=None,
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "impute-then",
+        "ImputeThen",
+        "auto.impute_then",
+        "Imputation and prediction,",
+        "Missing values are imputed, once or several times, and boosted trees or a linear model predict "
+        "from the completed rows and from which values were missing.",
+        steps=None,
     ),
-    *(
-        Method(
-            f"average-{kind}",
-            f"Averaging{kind.title()}",
-            "auto.averaging",
-            Family.TABLE_PREDICTOR,
-            f"Average of predictors, {kind}",
-            "A weighted average of the predictions of several predictors, with weights by rows that they "
-            "were not fitted to.",
-            steps=None,
-            on_command_line=False,
-        )
-        for kind in ("regressor", "classifier")
+    *_predictors(
+        "average",
+        "Averaging",
+        "auto.averaging",
+        "Average of predictors,",
+        "A weighted average of the predictions of several predictors, with weights by rows that they "
+        "were not fitted to.",
+        steps=None,
     ),
     Method(
         "autorec",
@@ -356,7 +340,7 @@ CATALOGUE = (
     Method(
         "rating-ensemble",
         "RatingEnsemble",
-        "ratings.ensemble",
+        "ratings.matrix_factorization",
         Family.RATINGS,
         "Ensemble of recommenders",
         "Recommenders with weights by held-out ratings.",

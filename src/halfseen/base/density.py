@@ -202,10 +202,8 @@ class TabularDensity(FeatureAdapter, Generic[ModuleT]):
 
     Parameters
     ----------
-    columns : sequence of Column
-        The C modelled columns.
-    features : FeatureMap
-        From codes (N, C) to features (N, D), with all indicators.
+    columns, features : sequence of Column, FeatureMap
+        As of `FeatureAdapter`.
     module : nn.Module
         The fitted density: a `DrawableModel` over features.
     """
@@ -249,7 +247,7 @@ class NegativeLogLikelihood:
 
     Examples
     --------
-    >>> from halfseen.mixtures.model import DiagonalMixture
+    >>> from halfseen.mixtures.imputer import DiagonalMixture
     >>> batch = Incomplete(torch.zeros(2, 1), torch.tensor([[True], [False]]))
     >>> objective = NegativeLogLikelihood()
     >>> objective(DiagonalMixture(n_features=1, n_components=1), batch, noise=())

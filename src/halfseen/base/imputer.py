@@ -17,18 +17,24 @@ from halfseen._machine import give_back_memory
 from halfseen._random import Keys, content_keys, id_keys, row_keys
 from halfseen._threads import map_in_threads, task_threads
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.completion import TabularCompletion, TabularModel, central
-from halfseen.base.filling import DrawnArray, DrawnTables, FarValues, derive, enclose, fill_cells
-from halfseen.base.model_file import BROKEN, check_rows, explained
+from halfseen.base.completion import (
+    DrawnArray,
+    DrawnTables,
+    FarValues,
+    TabularCompletion,
+    TabularModel,
+    central,
+    derive,
+    enclose,
+    fill_cells,
+)
 from halfseen.base.near_copies import NearCopy, WithNearCopies, relate_near_copies
-from halfseen.base.parameters import all_or_nothing, check_level, check_whole
-from halfseen.base.scanned import takes_scans
-from halfseen.base.table import COPIES, ReadTable, TableEstimator, rows_at_once
+from halfseen.base.parameters import BROKEN, all_or_nothing, check_level, check_rows, check_whole, explained
+from halfseen.base.table import COPIES, ReadTable, TableEstimator, rows_at_once, takes_scans
 from halfseen.config import tasks_within_budget
-from halfseen.data.blocks import PIECE_BYTES, blocks_of, rows_in_piece
 from halfseen.data.columns import SkipRule
 from halfseen.data.features import MAX_INDICATORS
-from halfseen.data.incomplete import Incomplete, check_not_masked
+from halfseen.data.incomplete import PIECE_BYTES, Incomplete, blocks_of, check_not_masked, rows_in_piece
 from halfseen.data.leaving import ColumnCheck, announcements, explain_left, leave_unreliable
 from halfseen.data.relations import group_announcements
 from halfseen.data.schema import Schema

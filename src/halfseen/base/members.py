@@ -6,8 +6,8 @@ from typing import Any
 from sklearn.base import clone
 
 from halfseen.base.imputer import BaseImputer
-from halfseen.data.codes import code_settings
 from halfseen.data.columns import Column
+from halfseen.data.schema import code_settings
 
 
 def make_member(owner: BaseImputer, template: BaseImputer, seed: int) -> Any:

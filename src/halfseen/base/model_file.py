@@ -25,16 +25,14 @@ import math
 import os
 import platform
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial, wraps
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
-from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
 import safetensors
 import safetensors.torch
 import sklearn
@@ -43,8 +41,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from halfseen._files import write_atomically
 from halfseen._lazy import import_name
+from halfseen._machine import write_atomically
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import CATALOGUE
 from halfseen.errors import ModelFileError
@@ -224,62 +222,6 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 
 
 # ------------------------------------------------------------------------------- answers
-
-BROKEN = (
-    "Either values of these rows are too extreme for the model, or the model is broken: fit it again, or "
-    "load it from another file."
-)
-
-AnswerT = TypeVar("AnswerT")
-ParametersT = ParamSpec("ParametersT")
-
-
-def finite_answer(method: Callable[ParametersT, AnswerT]) -> Callable[ParametersT, AnswerT]:
-    """Lets a method raise a ValueError instead of returning numbers that are not finite.
-
-    They come from weights that no training gives, or from rows that are too extreme for the model.
-    """
-
-    @wraps(method)
-    def checked(*args: ParametersT.args, **keywords: ParametersT.kwargs) -> AnswerT:
-        with explained(args[0]):
-            answer = method(*args, **keywords)
-        for array in answer if isinstance(answer, tuple) else (answer,):
-            if isinstance(array, np.ndarray) and array.dtype.kind == "f":
-                check_rows(array, f"{type(args[0]).__name__}.{method.__name__}")
-        return answer
-
-    return checked
-
-
-@contextmanager
-def explained(estimator: object) -> Iterator[None]:
-    """Turns failures of arithmetic, which rows or weights beyond all measure cause, into a ValueError."""
-    try:
-        yield
-    except (
-        ArithmeticError,
-        np.linalg.LinAlgError,
-        torch.linalg.LinAlgError,  # type: ignore[attr-defined]
-    ) as error:
-        name, kind = type(estimator).__name__, type(error).__name__
-        raise ValueError(f"{name} cannot compute an answer ({kind}: {_line(error)}). {BROKEN}") from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:100]
-
-
-def check_rows(array: npt.NDArray[Any], name: str, *, log_density: bool = False) -> None:
-    """Raises a ValueError if rows of an answer are not finite; a log density may be minus infinity."""
-    broken = ~np.isfinite(array) & ~(np.isneginf(array) if log_density else False)
-    if broken.any():
-        rows = broken.reshape(len(array), -1).any(axis=1)
-        raise ValueError(
-            f"{name} has answers that are not finite in {rows.sum()} of {len(rows)} rows, first in row "
-            f"{rows.argmax()}. {BROKEN}"
-        )
-
 
 FORMAT = 4
 KEY, DIGEST = "halfseen", "sha256"

@@ -1,19 +1,25 @@
-"""Parameters of estimators, checked before anything is fitted: errors name the parameter and its value."""
+"""Parameters of estimators, checked before anything is fitted, and answers, checked before they are returned.
+
+Errors name the parameter and its value, or the rows whose answer is not finite.
+"""
 
 import inspect
 import logging
 import re
 import textwrap
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from halfseen._device import find_device
+from halfseen._threads import find_device
 from halfseen.training.progress import Progress
 
 LOGGER = logging.getLogger(__name__)
@@ -280,3 +286,59 @@ def check_training(estimator: TrainingParameters) -> None:
     check_number("learning_rate", estimator.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")
     check_number("validation_fraction", estimator.validation_fraction, lambda v: 0 <= v < 1, "in [0, 1)")
     find_device(estimator.device)
+
+
+BROKEN = (
+    "Either values of these rows are too extreme for the model, or the model is broken: fit it again, or "
+    "load it from another file."
+)
+
+AnswerT = TypeVar("AnswerT")
+ParametersT = ParamSpec("ParametersT")
+
+
+def finite_answer(method: Callable[ParametersT, AnswerT]) -> Callable[ParametersT, AnswerT]:
+    """Lets a method raise a ValueError instead of returning numbers that are not finite.
+
+    They come from weights that no training gives, or from rows that are too extreme for the model.
+    """
+
+    @wraps(method)
+    def checked(*args: ParametersT.args, **keywords: ParametersT.kwargs) -> AnswerT:
+        with explained(args[0]):
+            answer = method(*args, **keywords)
+        for array in answer if isinstance(answer, tuple) else (answer,):
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+                check_rows(array, f"{type(args[0]).__name__}.{method.__name__}")
+        return answer
+
+    return checked
+
+
+@contextmanager
+def explained(estimator: object) -> Iterator[None]:
+    """Turns failures of arithmetic, which rows or weights beyond all measure cause, into a ValueError."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        np.linalg.LinAlgError,
+        torch.linalg.LinAlgError,  # type: ignore[attr-defined]
+    ) as error:
+        name, kind = type(estimator).__name__, type(error).__name__
+        raise ValueError(f"{name} cannot compute an answer ({kind}: {_line(error)}). {BROKEN}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:100]
+
+
+def check_rows(array: npt.NDArray[Any], name: str, *, log_density: bool = False) -> None:
+    """Raises a ValueError if rows of an answer are not finite; a log density may be minus infinity."""
+    broken = ~np.isfinite(array) & ~(np.isneginf(array) if log_density else False)
+    if broken.any():
+        rows = broken.reshape(len(array), -1).any(axis=1)
+        raise ValueError(
+            f"{name} has answers that are not finite in {rows.sum()} of {len(rows)} rows, first in row "
+            f"{rows.argmax()}. {BROKEN}"
+        )

@@ -20,8 +20,7 @@ from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_level
+from halfseen.base.parameters import all_or_nothing, check_level, finite_answer
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, read_number_column, read_numbers, read_weights
 from halfseen.data.incomplete import Incomplete, Standardizer

@@ -19,7 +19,8 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.model_file import Saveable, check_rows, finite_answer
+from halfseen.base.model_file import Saveable
+from halfseen.base.parameters import check_rows, finite_answer
 from halfseen.data.incomplete import Incomplete, check_not_masked
 
 Fitted = dict[str, Any]  # fitted attributes of an estimator, by name

@@ -43,8 +43,7 @@ from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import warn_user
 from halfseen.gaussian.imputer import GaussianImputer
-from halfseen.gaussian.margins import redraw_margins
-from halfseen.gaussian.tabular import TabularGaussian
+from halfseen.gaussian.tabular import TabularGaussian, redraw_margins
 
 CHAINS_TOGETHER = 10  # chains that share operations: few enough for two groups of the default number
 CELLS_TOGETHER = 2**24  # inputs of the rows of these chains in memory, 128 MB

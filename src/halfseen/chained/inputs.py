@@ -16,7 +16,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from halfseen.base.filling import FAR
+from halfseen.base.completion import FAR
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margins

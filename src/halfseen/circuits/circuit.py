@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from halfseen._device import widest
+from halfseen._threads import widest
 from halfseen.base.parameters import check_level
 from halfseen.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
 from halfseen.circuits.structure import Structure
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.leaf import choose_by_cdf
-from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.leaves import GaussianLeaf, choose_by_cdf
 from halfseen.distributions.observation_model import ObservationModel
 
 
@@ -173,10 +172,8 @@ class Circuit(CircuitPasses):
 
     Parameters
     ----------
-    structure : Structure
-        The regions that are summed and multiplied.
-            observation : ObservationModel
-        The likelihood of the columns in a window of the structure.
+    structure, observation : Structure, ObservationModel
+        As of `CircuitPasses`.
 
     Notes
     -----
@@ -192,8 +189,8 @@ class Circuit(CircuitPasses):
 
     Examples
     --------
-    >>> from halfseen.distributions.leaves_levels import CategoricalLeaf
-    >>> from halfseen.distributions.families import Part
+    >>> from halfseen.distributions.leaves_counts import CategoricalLeaf
+    >>> from halfseen.distributions.observation_model import Part
     >>> from halfseen.distributions.observation_model import ObservationModel
     >>> from halfseen.circuits.structure import Structure
     >>> observation = ObservationModel([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])

@@ -20,7 +20,7 @@ from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import ReadTable, TableEstimator, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, read_partial_classes
 from halfseen.circuits.circuit import Circuit
-from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight
+from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight, information_gain
 from halfseen.circuits.fitting import (
     Algorithm,
     check_algorithm,
@@ -38,7 +38,6 @@ from halfseen.circuits.images import (
     shift_average,
     shifted_grids,
 )
-from halfseen.circuits.information import information_gain
 from halfseen.circuits.initialisation import cluster_patches, random_weights
 from halfseen.circuits.objectives import UNKNOWN, HybridLikelihood, LabelledRows
 from halfseen.circuits.structure import NOTHING, Structure
@@ -293,11 +292,9 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight
-        The weight of the log-likelihood for complete images, and its limit as fewer and fewer pixels are
-        observed. A weight is below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30
-        images with a known class were held out; the probabilities are then those of the circuit.
+        The weight of the log-likelihood of images, as `CircuitClassifier` has it of rows.
     history_ : History
-        The loss after each epoch, and why training stopped.
+        The loss after each epoch, and the reason why training stopped.
 
     References
     ----------

@@ -16,12 +16,11 @@ from halfseen.base.parameters import (
     check_whole,
     documented_by,
 )
-from halfseen.base.scanned import EncodedRows
+from halfseen.base.table import EncodedRows
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.objectives import UNKNOWN
 from halfseen.circuits.structure import Structure, join_last, pair_columns
-from halfseen.data.blocks import Passes, add_in_tree
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, Passes, add_in_tree
 from halfseen.training.loop import Schedule, TrainingSettings
 from halfseen.training.progress import EMProgress, History, Stopped
 

@@ -17,11 +17,9 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import n_shades
 from halfseen.data.schema import Column
-from halfseen.distributions.families import Part
-from halfseen.distributions.leaf import Leaf
-from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.leaves import GaussianLeaf, Leaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
-from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.observation_model import ObservationModel, Part
 from halfseen.nn.weights import load_module, module_state
 
 Pixels = Literal["gaussian", "discretised"]
@@ -121,10 +119,8 @@ class ImageCircuit(PixelModel):
 
     Parameters
     ----------
-    columns : sequence of Column
-        The D pixels, all of one kind, in the order (C, H, W).
-    features : FeatureMap
-        From codes (N, D) to features (N, D), as `pixel_features` makes it.
+    columns, features : sequence of Column, FeatureMap
+        As of `PixelModel`.
     circuit : Circuit
         The fitted circuit, with one class.
     """

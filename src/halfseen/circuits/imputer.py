@@ -13,7 +13,7 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood, TabularDensity
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.scanned import EncodedRows
+from halfseen.base.table import EncodedRows
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.fitting import (
     CircuitParameters,
@@ -25,9 +25,8 @@ from halfseen.circuits.fitting import (
 )
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.circuits.structure import Level, Structure
-from halfseen.data.blocks import Passes
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, Passes
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.schema import Column
 from halfseen.distributions.leaves import GaussianLeaf
@@ -44,14 +43,7 @@ MIN_STD = 0.05
 class TabularCircuit(TabularDensity[Circuit]):
     """A circuit over the codes of a table; valid under MAR, with exact marginals and conditionals.
 
-    Parameters
-    ----------
-    columns : sequence of Column
-        The C modelled columns.
-    features : FeatureMap
-        From codes (N, C) to features (N, D), with all indicators.
-    module : Circuit
-        The fitted circuit.
+    The `module` is the fitted circuit.
     """
 
     @classmethod

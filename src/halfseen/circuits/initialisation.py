@@ -15,9 +15,8 @@ from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.layers import Messages, SumLayer
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import inverse_softplus
-from halfseen.distributions.leaf import open_uniforms
-from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.leaves_levels import CategoricalLeaf
+from halfseen.distributions.leaves import GaussianLeaf, open_uniforms
+from halfseen.distributions.leaves_counts import CategoricalLeaf
 from halfseen.distributions.leaves_pixels import MIN_LOG_SCALE, DiscretisedLogisticLeaf
 
 EVEN_SHARE = 0.2  # share of each sum's weights that is spread evenly over all channels

@@ -13,16 +13,19 @@ from torch import Tensor
 
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import SEVERAL, check_level, check_number, documented_fit
+from halfseen.base.parameters import SEVERAL, check_level, check_number, documented_fit, finite_answer
 from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
 from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.circuits.circuit import Circuit
-from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight, observed_fraction
+from halfseen.circuits.evidence import (
+    EvidenceWeight,
+    fit_evidence_weight,
+    information_gain,
+    observed_fraction,
+)
 from halfseen.circuits.fitting import CircuitParameters, CircuitSettings, documented
 from halfseen.circuits.imputer import MIN_STD, circuit_from_state, circuit_state, column_likelihood
-from halfseen.circuits.information import information_gain
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.circuits.objectives import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
 from halfseen.circuits.structure import Structure

@@ -15,7 +15,7 @@ from halfseen.cli.requests import AmputeRequest
 from halfseen.files.table_file import CellTexts
 from halfseen.files.tables import TableError, TableFile, read_table
 from halfseen.files.writing import check_apart, check_output, write_tables
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 _SHOWN_COLUMNS = 12
 

@@ -52,14 +52,18 @@ def impute_command(
     observed cell, its delimiter, its encoding and its line ends.
     """
     request = request.checked(options_given(context))
-    from halfseen.cli import units
+    from halfseen.cli.sources import is_in_units, is_streamed
 
     reporter = _reporter(context, quiet, verbose)
-    if units.is_in_units(request.units):
-        units.impute_in_units(request, reporter)
+    if is_in_units(request.units):
+        from halfseen.cli.units import impute_in_units
+
+        impute_in_units(request, reporter)
         return
-    if units.is_streamed(request):
-        units.impute_stream(request, reporter)
+    if is_streamed(request):
+        from halfseen.cli.units import impute_stream
+
+        impute_stream(request, reporter)
         return
     from halfseen.cli.impute import impute
 
@@ -103,12 +107,14 @@ def predict_command(
     A column that is absent from the table but was used in training is treated as missing in every row.
     Columns that were not used in training are copied unchanged.
     """
-    from halfseen.cli import units
+    from halfseen.cli.sources import is_in_units
 
-    if units.is_in_units(request.units):
-        units.predict_in_units(request, _reporter(context, quiet, verbose))
+    if is_in_units(request.units):
+        from halfseen.cli.units import predict_in_units
+
+        predict_in_units(request, _reporter(context, quiet, verbose))
         return
-    from halfseen.cli.predict import predict
+    from halfseen.cli.fit import predict
 
     predict(request, _reporter(context, quiet, verbose))
 
@@ -125,11 +131,13 @@ def describe_command(
 
     Whether missingness depends on the missing values themselves cannot be tested from the data.
     """
-    from halfseen.cli import describe_units
+    from halfseen.cli.sources import is_in_blocks
 
     reporter = _reporter(context, quiet, verbose)
-    if describe_units.is_in_blocks(request):
-        describe_units.describe_in_blocks(request, reporter)
+    if is_in_blocks(request):
+        from halfseen.cli.units import describe_in_blocks
+
+        describe_in_blocks(request, reporter)
         return
     from halfseen.cli.describe import run_describe
 

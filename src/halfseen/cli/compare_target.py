@@ -14,16 +14,15 @@ from rich.table import Table
 from rich.text import Text
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
-from halfseen._files import plain_json
+from halfseen._machine import plain_json
 from halfseen.base.catalogue import N_DRAWS, build_named, catalogue_name, find_method
 from halfseen.cli.main import one_line
 from halfseen.cli.options import COMPARED_PREDICTORS, Predictor, parse_rates
 from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.requests import CompareRequest
-from halfseen.data.target import Target, Task
 from halfseen.errors import TableError
 from halfseen.evaluation.candidates import CodedTable
-from halfseen.evaluation.prediction import PredictionRecord
+from halfseen.evaluation.prediction import PredictionRecord, Target, Task
 from halfseen.evaluation.prediction_result import AVERAGE, PredictionComparison, Treatment
 from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
 from halfseen.files.writing import check_apart, check_report, check_writable, write_atomically, write_page

@@ -15,14 +15,16 @@ import halfseen
 from halfseen._machine import give_back_memory
 from halfseen.base.catalogue import find_method
 from halfseen.cli.applying import load_model, naming, read_new_rows
-from halfseen.cli.impute_report import Work, check_filled, make_page
+from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.main import debugging, explain_error, is_expected
 from halfseen.cli.options import Method, method_of
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
 from halfseen.cli.requests import ImputeRequest
 from halfseen.cli.sources import plan_outputs, read_all
-from halfseen.data.leaving import SOME_SKILL, ColumnCheck, Grade
+from halfseen.data.frames import Table
+from halfseen.data.leaving import MIN_CELLS, SOME_SKILL, ColumnCheck, Grade
+from halfseen.data.skip_rules import never_filled
 from halfseen.errors import TableError
 from halfseen.files.tables import TableFile, read_table
 from halfseen.files.writing import (
@@ -37,7 +39,7 @@ from halfseen.files.writing import (
     write_tables,
 )
 from halfseen.report.result import RowWeights
-from halfseen.training.time_limit import TimeBudget, time_limit
+from halfseen.training.progress import TimeBudget, time_limit
 from halfseen.words import Note, names_words, plural
 
 AT_CHANCE = ("binary",)
@@ -55,6 +57,9 @@ _SHOWN = 6
 
 REPORT_SHARE = 0.25
 """The part of the time that is kept for the pictures of a report."""
+
+MAX_COLUMNS = 2_000
+"""Wider tables are not checked: fewer than 200 rows would say little, and more would take long."""
 
 SMALLEST_SHARE = 0.2
 """The part of the time that fitting has in any case, however long it took to read the file."""
@@ -97,6 +102,11 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
         if request.report is not None:
             give_back_memory()
             with _after_the_table("the report", request):
+                if work.rows is not None:
+                    check = check_filled(
+                        request, reporter, work.imputer, work.table, work.file.settings, new=False
+                    )
+                    work = replace(work, check=check)
                 page = make_page(request, reporter, work, completed, budget)
                 write_page(request.report, page)
             reporter.show("report", request.report)
@@ -217,6 +227,58 @@ def _complete(
         return drawn
     with reporter.answering("imputing", "means and most probable levels"):
         return [imputer.transform(table)]
+
+
+def check_filled(
+    request: ImputeRequest, reporter: Reporter, imputer: Any, table: pa.Table, settings: Any, *, new: bool
+) -> Any:
+    """Return how well hidden known values are filled, None if that cannot be checked.
+
+    If values were hidden to choose the method, the check is made of these. Otherwise the method is fitted
+    again without the hidden values, unless it is trained by gradients, which takes long, or was loaded; the
+    fitted imputer then fills them, and the check is optimistic.
+
+    Parameters
+    ----------
+    request : ImputeRequest
+        The method, the seed, and whether there is a report, which shows intervals too.
+    reporter : Reporter
+        Shows progress.
+    imputer : imputer
+        Fitted.
+    table : pyarrow.Table
+        The incomplete table.
+    settings : mapping
+        The settings of columns that the user gave.
+    new : bool
+        Whether the imputer was fitted to this table, rather than loaded.
+    """
+    from halfseen.report.fills import CHECKED, MOST_HIDDEN, check_hidden, check_known_values
+
+    columns = imputer.schema_.columns
+    empty = never_filled(columns, Table(table))
+    filled = [one for one in columns if one.kind in CHECKED and one.left is None and one.name not in empty]
+    incomplete = [column.name for column in filled if table[column.name].null_count]
+    most_known = max((table.num_rows - table[name].null_count for name in incomplete), default=0)
+    if MOST_HIDDEN * most_known < MIN_CELLS or table.num_columns > MAX_COLUMNS:
+        return None
+    if new and imputer.capabilities.compares_methods and imputer.hidden_cells_.n_rows:
+        return check_hidden(imputer.hidden_cells_, incomplete, level=request.level)
+    method = "gaussian" if request.method == "auto" else request.method  # auto without a choice is Gaussian
+    again = new and find_method(method).steps != "epoch"
+
+    def build(settings: dict[str, Any]) -> Any:
+        return request.for_check(method).build_imputer(settings or None, _ignore)
+
+    with reporter.progress("checking", "hidden known values"):
+        return check_known_values(
+            table, filled, build if again else None, imputer, settings=settings, seed=request.seed,
+            level=request.level, intervals=request.report is not None,
+        )  # fmt: skip
+
+
+def _ignore(step: Any) -> None:
+    """Take no notice of a step of fitting."""
 
 
 @contextmanager

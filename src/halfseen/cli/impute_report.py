@@ -1,4 +1,4 @@
-"""What ``halfseen impute`` reports: a check of what it fills on hidden known values, and the page."""
+"""What ``halfseen impute`` reports: a page with what was filled, and how well."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,16 +9,13 @@ import pyarrow as pa
 
 import halfseen
 from halfseen._machine import give_back_memory
-from halfseen.base.catalogue import find_method
 from halfseen.cli.applying import NewRows
 from halfseen.cli.progress import Reporter
 from halfseen.cli.requests import CompareRequest, ImputeRequest
-from halfseen.data.frames import Table
-from halfseen.data.leaving import MIN_CELLS
-from halfseen.data.skip_rules import never_filled, why_empty
+from halfseen.data.skip_rules import why_empty
 from halfseen.files.tables import TableFile
 from halfseen.report.result import ImputationResult, RowWeights, choose_cells, take_rows
-from halfseen.training.time_limit import TimeBudget
+from halfseen.training.progress import TimeBudget
 
 EVALUATED_ROWS, EVALUATED_RATE, EVALUATION_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
@@ -27,9 +24,6 @@ REPORT_DRAWS = 20
 """Draws behind the bands of a report when none were asked for; a quarter of them for a large table."""
 
 _LARGE = 5_000_000
-
-MAX_COLUMNS = 2_000
-"""Wider tables are not checked: fewer than 200 rows would say little, and more would take long."""
 
 TRIED_ROWS = 50
 """Rows that are drawn to measure the time; at least this many are shown."""
@@ -54,58 +48,6 @@ class Work:
         return self.file.kept if self.rows is None else self.rows.kept
 
 
-def check_filled(
-    request: ImputeRequest, reporter: Reporter, imputer: Any, table: pa.Table, settings: Any, *, new: bool
-) -> Any:
-    """Return how well hidden known values are filled, None if that cannot be checked.
-
-    If values were hidden to choose the method, the check is made of these. Otherwise the method is fitted
-    again without the hidden values, unless it is trained by gradients, which takes long, or was loaded; the
-    fitted imputer then fills them, and the check is optimistic.
-
-    Parameters
-    ----------
-    request : ImputeRequest
-        The method, the seed, and whether there is a report, which shows intervals too.
-    reporter : Reporter
-        Shows progress.
-    imputer : imputer
-        Fitted.
-    table : pyarrow.Table
-        The incomplete table.
-    settings : mapping
-        The settings of columns that the user gave.
-    new : bool
-        Whether the imputer was fitted to this table, rather than loaded.
-    """
-    from halfseen.report.fills import CHECKED, MOST_HIDDEN, check_hidden, check_known_values
-
-    columns = imputer.schema_.columns
-    empty = never_filled(columns, Table(table))
-    filled = [one for one in columns if one.kind in CHECKED and one.left is None and one.name not in empty]
-    incomplete = [column.name for column in filled if table[column.name].null_count]
-    most_known = max((table.num_rows - table[name].null_count for name in incomplete), default=0)
-    if MOST_HIDDEN * most_known < MIN_CELLS or table.num_columns > MAX_COLUMNS:
-        return None
-    if new and imputer.capabilities.compares_methods and imputer.hidden_cells_.n_rows:
-        return check_hidden(imputer.hidden_cells_, incomplete, level=request.level)
-    method = "gaussian" if request.method == "auto" else request.method  # auto without a choice is Gaussian
-    again = new and find_method(method).steps != "epoch"
-
-    def build(settings: dict[str, Any]) -> Any:
-        return request.for_check(method).build_imputer(settings or None, _ignore)
-
-    with reporter.progress("checking", "hidden known values"):
-        return check_known_values(
-            table, filled, build if again else None, imputer, settings=settings, seed=request.seed,
-            level=request.level, intervals=request.report is not None,
-        )  # fmt: skip
-
-
-def _ignore(step: Any) -> None:
-    """Take no notice of a step of fitting."""
-
-
 def make_page(
     request: ImputeRequest,
     reporter: Reporter,
@@ -125,8 +67,6 @@ def make_page(
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
     give_back_memory()
     check = work.check
-    if work.rows is not None:
-        check = check_filled(request, reporter, imputer, table, work.file.settings, new=False)
     compared = imputer.capabilities.compares_methods
     summary = summarize(
         ImputationResult(

@@ -11,7 +11,7 @@ import typer
 
 from halfseen.base.catalogue import CATALOGUE, Family, find_method, find_method_of
 from halfseen.errors import TableError
-from halfseen.vocabulary import Missingness, check_missingness
+from halfseen.words import Missingness, check_missingness
 
 OFFERED = {
     method.name: method

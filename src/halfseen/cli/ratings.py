@@ -16,8 +16,7 @@ from halfseen.files.tables import TableError, TableFile, read_table
 from halfseen.files.writing import check_apart, check_writable
 from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.cfnade import CFNADE
-from halfseen.ratings.ensemble import RatingEnsemble
-from halfseen.ratings.matrix_factorization import MatrixFactorization
+from halfseen.ratings.matrix_factorization import MatrixFactorization, RatingEnsemble
 from halfseen.ratings.recommender import Recommender
 from halfseen.ratings.table import NAMES, Floats, Positions, Ratings, find_column, read_ratings
 

@@ -21,7 +21,7 @@ from halfseen.cli.options import (
     missingness_help,
     offered,
 )
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 READING = ReadingOptions()
 """A file that is read without options."""

@@ -1,18 +1,50 @@
-"""Several files at once: folders and patterns, the names of outputs, and reading the files as one table."""
+"""The files that a request names: folders, patterns and outputs; and whether they are read in blocks."""
 
 import glob
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 
+from halfseen._machine import count_memory
+from halfseen.cli.options import EngineOptions
+from halfseen.cli.requests import DescribeRequest, ImputeRequest
+from halfseen.data.scan_files import FORMATS
 from halfseen.errors import TableError
 from halfseen.files.missing_codes import hide_placeholders
 from halfseen.files.table_file import TableFile
 from halfseen.files.tables import EXTENSIONS
 from halfseen.files.writing import is_same_file
 from halfseen.words import Note
+
+STREAMED_SHARE = 8
+"""A file is streamed if its content takes more than this part of the memory; a larger one that is compressed
+is not read into memory at all."""
+
+OF_WHOLE_FILES = {
+    "encoding": "--encoding", "null": "--null", "no_default_nulls": "--no-default-nulls",
+    "number_format": "--number-format", "date_order": "--date-order", "source_format": "--from",
+    "sheet": "--sheet",
+}  # fmt: skip
+"""Options of the reader of whole files, whose rules blocks do not follow."""
+
+NOT_IN_UNITS = {
+    "report": "--report", "evaluate": "--evaluate", "in_place": "--in-place", "weights": "--weights",
+    "checkpoint": "--checkpoint", "leave_unreliable": "--leave-unreliable", "output_format": "--to",
+    "next_measurement": "--next-measurement", **OF_WHOLE_FILES,
+}  # fmt: skip
+"""Options that need the whole table in memory, or rules of the reader of whole files."""
+
+
+NOT_IN_BLOCKS = {
+    "against": "--against", "model": "--model", "label": "--class", "sensitivity": "--sensitivity",
+    "reference": "--reference", "schema": "--schema", **OF_WHOLE_FILES,
+}  # fmt: skip
+"""Options that need the whole table in memory, or rules of the reader of whole files."""
 
 
 def expand(source: str) -> list[str]:
@@ -138,3 +170,62 @@ def _explain_types(files: Sequence[TableFile]) -> str:
                     f"{file.source}: the files are not parts of one table"
                 )
     return f"{files[0].source} and the other files are not parts of one table"
+
+
+def is_in_units(units: EngineOptions) -> bool:
+    """Return whether a user asked for an engine, or for an interrupted run to be resumed."""
+    if units.engine is None and (units.address or units.workers or units.row_id or units.layout):
+        raise TableError("--address, --workers, --row-id and --layout need --engine")
+    return units.engine is not None or units.resume
+
+
+def is_streamed(request: ImputeRequest) -> bool:
+    """Return whether one file is larger than its share of the memory, and can be written while it is read."""
+    paths = [] if request.source == "-" else expand(request.source)
+    asked = [name for name in given_of(request, NOT_IN_UNITS) if name != "output_format"]
+    if len(paths) != 1 or asked or request.draws is not None or request.destination == "-":
+        return False
+    typed = Path(request.destination).suffix.lower() in (".parquet", ".pq") and request.output_format is None
+    return typed and is_large(paths[0])
+
+
+def is_large(path: str) -> bool:
+    """Return whether a file can be read in blocks, and is larger than its share of the memory."""
+    known = Path(path).suffix.lower() in FORMATS and Path(path).is_file()
+    return known and content_size(path) > largest_in_memory()
+
+
+def largest_in_memory() -> int:
+    """Return the bytes up to which a file is read as a whole."""
+    return count_memory() // STREAMED_SHARE
+
+
+def content_size(path: str) -> int:
+    """Return the bytes of the content of a file, before they were compressed if it is a Parquet file."""
+    size = os.path.getsize(path)
+    if FORMATS[Path(path).suffix.lower()] != "parquet":
+        return size
+    try:
+        found = pyarrow.parquet.read_metadata(path)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError):  # said where the file is read
+        return size
+    return max(size, sum(found.row_group(place).total_byte_size for place in range(found.num_row_groups)))
+
+
+def is_in_blocks(request: DescribeRequest) -> bool:
+    """Return whether a user asked for an engine, or one file is larger than its share of the memory."""
+    asked = request.counting
+    if asked.engine is not None:
+        return True
+    if asked.address or asked.workers:
+        raise TableError("--address and --workers need --engine")
+    if request.source == "-" or given_of(request, NOT_IN_BLOCKS):
+        return False
+    paths = expand(request.source)
+    return len(paths) == 1 and is_large(paths[0])
+
+
+def given_of(request: Any, names: Iterable[str]) -> list[str]:
+    """Return those of some options that were given."""
+    values = {**vars(request.reading), **vars(request)}
+    return [name for name in names if values.get(name)]

@@ -1,27 +1,33 @@
-"""``halfseen impute``, ``predict`` and ``fit`` of tables that are read in blocks."""
+"""Commands on tables that are read in blocks, and need not fit into memory."""
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
-
 import halfseen
-from halfseen._machine import count_memory
 from halfseen.base.catalogue import find_method
+from halfseen.cli.describe import show_results
 from halfseen.cli.impute import read_overrides
 from halfseen.cli.options import EngineOptions
 from halfseen.cli.progress import Reporter, RowStep
 from halfseen.cli.reading import kept_reading
-from halfseen.cli.requests import FitRequest, ImputeRequest, PredictRequest
-from halfseen.cli.sources import expand
+from halfseen.cli.requests import DescribeRequest, FitRequest, ImputeRequest, PredictRequest
+from halfseen.cli.sources import (
+    NOT_IN_BLOCKS,
+    NOT_IN_UNITS,
+    OF_WHOLE_FILES,
+    content_size,
+    expand,
+    given_of,
+    largest_in_memory,
+)
 from halfseen.config import show_size
 from halfseen.data.scan import Scan, scan
-from halfseen.data.scan_files import FORMATS
 from halfseen.distributed import run
+from halfseen.distributed.describing import describe
 from halfseen.distributed.engines import find_engine
 from halfseen.distributed.fitting import PassesByEngine, fit
 from halfseen.distributed.manifest import check_new
@@ -29,70 +35,18 @@ from halfseen.distributed.outputs import Folder
 from halfseen.errors import TableError
 from halfseen.files.dialect import parse_delimiter
 from halfseen.files.table_file import TableFile
-from halfseen.training.time_limit import time_limit
+from halfseen.files.writing import check_apart, check_report
+from halfseen.training.progress import time_limit
 from halfseen.words import Note, plural
-
-STREAMED_SHARE = 8
-"""A file is streamed if its content takes more than this part of the memory; a larger one that is compressed
-is not read into memory at all."""
 
 MODEL = "model.halfseen"
 """The model that was fitted by a run, in the folder of its output, so that the run can be resumed."""
 
-OF_WHOLE_FILES = {
-    "encoding": "--encoding", "null": "--null", "no_default_nulls": "--no-default-nulls",
-    "number_format": "--number-format", "date_order": "--date-order", "source_format": "--from",
-    "sheet": "--sheet",
-}  # fmt: skip
-"""Options of the reader of whole files, whose rules blocks do not follow."""
-
-_NOT_IN_UNITS = {
-    "report": "--report", "evaluate": "--evaluate", "in_place": "--in-place", "weights": "--weights",
-    "checkpoint": "--checkpoint", "leave_unreliable": "--leave-unreliable", "output_format": "--to",
-    "next_measurement": "--next-measurement", **OF_WHOLE_FILES,
-}  # fmt: skip
-"""Options that need the whole table in memory, or rules of the reader of whole files."""
-
-
-def is_in_units(units: EngineOptions) -> bool:
-    """Return whether a user asked for an engine, or for an interrupted run to be resumed."""
-    if units.engine is None and (units.address or units.workers or units.row_id or units.layout):
-        raise TableError("--address, --workers, --row-id and --layout need --engine")
-    return units.engine is not None or units.resume
-
-
-def is_streamed(request: ImputeRequest) -> bool:
-    """Return whether one file is larger than its share of the memory, and can be written while it is read."""
-    paths = [] if request.source == "-" else expand(request.source)
-    asked = [name for name in _given(request) if name != "output_format"]
-    if len(paths) != 1 or asked or request.draws is not None or request.destination == "-":
-        return False
-    typed = Path(request.destination).suffix.lower() in (".parquet", ".pq") and request.output_format is None
-    return typed and is_large(paths[0])
-
-
-def is_large(path: str) -> bool:
-    """Return whether a file can be read in blocks, and is larger than its share of the memory."""
-    known = Path(path).suffix.lower() in FORMATS and Path(path).is_file()
-    return known and content_size(path) > count_memory() // STREAMED_SHARE
-
 
 def show_stream(path: str, what: str, reporter: Reporter) -> None:
     """Report that a file is read in blocks because of its size, and what becomes of it."""
-    size, limit = show_size(content_size(path)), show_size(count_memory() // STREAMED_SHARE)
+    size, limit = show_size(content_size(path)), show_size(largest_in_memory())
     reporter.show("stream", f"{path}: {size}, more than {limit}: {what}")
-
-
-def content_size(path: str) -> int:
-    """Return the bytes of the content of a file, before they were compressed if it is a Parquet file."""
-    size = os.path.getsize(path)
-    if FORMATS[Path(path).suffix.lower()] != "parquet":
-        return size
-    try:
-        found = pyarrow.parquet.read_metadata(path)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError):  # said where the file is read
-        return size
-    return max(size, sum(found.row_group(place).total_byte_size for place in range(found.num_row_groups)))
 
 
 def impute_in_units(request: ImputeRequest, reporter: Reporter) -> None:
@@ -185,20 +139,10 @@ def sample_rows(request: FitRequest, reporter: Reporter) -> tuple[TableFile, int
 # ------------------------------------------------------------------------------------------ parts
 
 
-def _given(request: Any) -> list[str]:
-    return given_of(request, _NOT_IN_UNITS)
-
-
-def given_of(request: Any, names: Iterable[str]) -> list[str]:
-    """Return those of some options that were given."""
-    values = {**vars(request.reading), **vars(request)}
-    return [name for name in names if values.get(name)]
-
-
 def _refuse(request: Any) -> None:
-    found = _given(request)
+    found = given_of(request, NOT_IN_UNITS)
     if found:
-        raise TableError(f"{_NOT_IN_UNITS[found[0]]} needs the whole table in memory; leave out --engine")
+        raise TableError(f"{NOT_IN_UNITS[found[0]]} needs the whole table in memory; leave out --engine")
     if request.source == "-" or request.output in (None, "-"):
         raise TableError("--engine reads files and writes a folder, not standard streams")
     if Path(str(request.output)).is_file():
@@ -278,3 +222,35 @@ def _show(written: run.WrittenFiles, folder: str, reporter: Reporter) -> None:
     again = f"; {plural(written.n_resumed, 'unit')} of an earlier run" if written.n_resumed else ""
     what = f"{plural(len(written.files), 'file')} of {plural(written.n_rows, 'row')}{again}"
     reporter.show("wrote", f"{folder} ({what})")
+
+
+def describe_in_blocks(request: DescribeRequest, reporter: Reporter) -> None:
+    """Describe a table without reading it into memory; see `halfseen.distributed.describe`.
+
+    Parameters
+    ----------
+    request : DescribeRequest
+        The table, and what is asked.
+    reporter : Reporter
+        The reporter of progress.
+    """
+    found = given_of(request, NOT_IN_BLOCKS)
+    if found:
+        raise TableError(f"{NOT_IN_BLOCKS[found[0]]} needs the whole table in memory; leave out --engine")
+    if request.source == "-":
+        raise TableError("--engine reads files, not standard input")
+    check_report(request.report)
+    check_apart({"IN": request.source}, {"--report": request.report})
+    asked = request.counting
+    with reporter.noting_warnings():
+        if asked.engine is None:
+            show_stream(expand(request.source)[0], "read in blocks", reporter)
+        table = open_scan(request, reporter, None)
+        with counting(reporter, "counting", table) as progress:
+            diagnosis = describe(
+                table, request.target, engine=str(asked.engine or "local"), address=asked.address,
+                n_workers=1 if asked.engine is None else asked.workers, random_state=request.seed,
+                progress=progress,
+            )  # fmt: skip
+    show_results(request, reporter, diagnosis, request.source)
+    reporter.done()

@@ -16,7 +16,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from halfseen._random import id_keys
-from halfseen.data.blocks import Passes, in_this_process, rows_in_block, runs_of
+from halfseen.data.incomplete import Passes, in_this_process, rows_in_block, runs_of
 from halfseen.data.scan_files import (
     FORMATS,
     ScanFile,

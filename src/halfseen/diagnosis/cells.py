@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.codes import Bools, infer_codes, open_table
 from halfseen.data.frames import Floats, Table
-from halfseen.data.schema import Column
+from halfseen.data.schema import Bools, Column, infer_codes, open_table
 
 Integers = npt.NDArray[np.int64]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.codes import Codes, infer_codes, open_table
 from halfseen.data.columns import Column
+from halfseen.data.schema import Codes, infer_codes, open_table
 
 Floats = npt.NDArray[np.float64]
 MOST_LEVELS = 50  # of a column whose indicators are compared; further levels count as one

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfseen.data.codes import Bools
+from halfseen.data.schema import Bools
 from halfseen.diagnosis.cells import Integers, PatternCounts, group_patterns
 
 MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small

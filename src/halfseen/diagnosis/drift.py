@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2, fisher_exact
 
-from halfseen.data.codes import Bools, open_table
-from halfseen.data.schema import Schema
+from halfseen.data.schema import Bools, Schema, open_table
 from halfseen.diagnosis.association import (
     MIN_EXPECTED,
     chi_squared,

@@ -10,9 +10,9 @@ from scipy.linalg import lapack
 from scipy.stats import chi2
 
 from halfseen._random import seed_from, torch_generator
-from halfseen.data.codes import Bools
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Bools
 from halfseen.diagnosis.association import Floats
 from halfseen.diagnosis.cells import Cells, Integers, Patterns, group_patterns, missing_names, thin
 from halfseen.gaussian.distribution import Gaussian

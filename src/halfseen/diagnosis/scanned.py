@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from halfseen._random import seed_from
-from halfseen.data.codes import open_table
 from halfseen.data.relations import group_announcements
 from halfseen.data.scan import Scan
+from halfseen.data.schema import open_table
 from halfseen.diagnosis.association import associate
 from halfseen.diagnosis.cells import (
     Cells,

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from halfseen._files import plain_json
+from halfseen._machine import plain_json
 from halfseen._random import seed_from
-from halfseen.base.scanned import is_scan
-from halfseen.data.codes import open_table
+from halfseen.base.table import is_scan
 from halfseen.data.columns import Column
 from halfseen.data.relations import group_announcements
+from halfseen.data.schema import open_table
 from halfseen.diagnosis import wording
 from halfseen.diagnosis.association import Association, Associations, associate
 from halfseen.diagnosis.cells import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfseen.base.parameters import check_whole
-from halfseen.base.scanned import fit_to_rows
+from halfseen.base.table import fit_to_rows
 from halfseen.data.scan import SAMPLE_ROWS, Scan, scan
 from halfseen.distributed.engines import Engine, find_engine
 from halfseen.distributed.run import Progress, warn_once
@@ -90,7 +90,7 @@ def fit(
 
 @dataclass(frozen=True)
 class PassesByEngine:
-    """Goes over the rows of a table by an engine; see `halfseen.data.blocks.Passes`.
+    """Goes over the rows of a table by an engine; see `halfseen.data.incomplete.Passes`.
 
     Parameters
     ----------

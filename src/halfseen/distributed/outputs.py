@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
-from halfseen import _files
+from halfseen import _machine
 from halfseen.data.scan import resolve
 from halfseen.errors import TableError
 
@@ -62,7 +62,7 @@ class Folder:
         path = self.join(name)
         try:
             if self.is_local:
-                with _files.write_atomically(path) as file:
+                with _machine.write_atomically(path) as file:
                     yield file
             else:
                 with self._moving(path) as file:
@@ -101,7 +101,7 @@ class Folder:
         """Removes what was left of a file by processes that ended before it was complete."""
         place = PurePosixPath(self.join(name))
         if self.is_local:
-            start = f".{place.name[: _files._NAME_START]}."
+            start = f".{place.name[: _machine._NAME_START]}."
             for path in Path(place.parent).glob("*" + PARTIAL):
                 if path.name.startswith(start):
                     path.unlink(missing_ok=True)

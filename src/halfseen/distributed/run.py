@@ -12,8 +12,8 @@ from typing import Any
 
 from halfseen.base.model_file import load
 from halfseen.base.parameters import check_level, check_whole
-from halfseen.base.scanned import match
-from halfseen.data.blocks import rows_in_block
+from halfseen.base.table import match
+from halfseen.data.incomplete import rows_in_block
 from halfseen.data.scan import Scan, scan
 from halfseen.distributed.engines import Engine, find_engine
 from halfseen.distributed.manifest import begin, describe_inputs

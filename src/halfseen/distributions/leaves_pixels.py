@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen.distributions.leaf import TEMPERATURE, Leaf, NumericLeaf, open_uniforms
+from halfseen.distributions.leaves import TEMPERATURE, Leaf, NumericLeaf, open_uniforms
 
 MIN_LOG_SCALE = -7.0  # in units of half the range of shades
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfseen._device import widest
+from halfseen._threads import widest
 
 MIN_LOG_DENSITY = -80.0  # a draw that its own density all but excludes must not overflow float32
 _LOG_ROOT_TAU = math.log(math.sqrt(2.0 * math.pi))

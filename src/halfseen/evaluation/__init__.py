@@ -2,15 +2,14 @@
 
 from halfseen.evaluation.candidates import OnNumbers
 from halfseen.evaluation.comparison import Comparison
-from halfseen.evaluation.downstream import downstream_score
-from halfseen.evaluation.energy import energy_distance, sliced_wasserstein
-from halfseen.evaluation.iscore import energy_i_score
+from halfseen.evaluation.energy import energy_distance, energy_i_score, sliced_wasserstein
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.scores import (
     accuracy,
     coverage,
     crps_draws,
     crps_gaussian,
+    downstream_score,
     interval_score,
     log_loss,
     mae,

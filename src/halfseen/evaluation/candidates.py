@@ -15,11 +15,10 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from halfseen.base.completion import decode_mean
-from halfseen.data.codes import code_settings, infer_codes, open_table
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import is_frame
 from halfseen.data.incomplete import Incomplete, unmask
-from halfseen.data.schema import Column
+from halfseen.data.schema import Column, code_settings, infer_codes, open_table
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
-from halfseen._files import plain_json, write_atomically
+from halfseen._machine import plain_json, write_atomically
 from halfseen._random import seed_from
 from halfseen.base.parameters import check_level
 from halfseen.evaluation.trial import PARTS, Record, count_errors
@@ -99,19 +99,26 @@ def estimate_mean(
     check_level(level)
     if method not in ("t", "bootstrap"):
         raise ValueError(f"method must be 't' or 'bootstrap', got {method!r}.")
+
+    def by_t(x: Floats) -> tuple[float, float]:
+        half = float(student_t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x)))
+        return float(x.mean()) - half, float(x.mean()) + half
+
+    def by_resampling(x: Floats) -> tuple[float, float]:
+        rng = np.random.default_rng(seed_from(random_state))
+        means = x[rng.integers(len(x), size=(N_RESAMPLES, len(x)))].mean(axis=1)
+        low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high)
+
+    return estimate_known(values, by_t if method == "t" else by_resampling)
+
+
+def estimate_known(values: npt.ArrayLike, interval: Callable[[Floats], tuple[float, float]]) -> Estimate:
+    """Returns the mean of the values that are not NaN, with an interval if there are two of them or more."""
     x = np.asarray(values, dtype=np.float64)
     x = x[~np.isnan(x)]
-    n = len(x)
-    mean = float(x.mean()) if n else math.nan
-    if n < 2:
-        return Estimate(mean, math.nan, math.nan, n)
-    if method == "t":
-        half = float(student_t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
-        return Estimate(mean, mean - half, mean + half, n)
-    rng = np.random.default_rng(seed_from(random_state))
-    means = x[rng.integers(n, size=(N_RESAMPLES, n))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(mean, float(low), float(high), n)
+    low, high = interval(x) if len(x) >= 2 else (math.nan, math.nan)
+    return Estimate(float(x.mean()) if len(x) else math.nan, low, high, len(x))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
-from halfseen.data.target import Task
-from halfseen.evaluation.comparison import Estimate
-from halfseen.evaluation.prediction import PredictionRecord
+from halfseen.evaluation.comparison import Estimate, estimate_known
+from halfseen.evaluation.prediction import PredictionRecord, Task
 from halfseen.evaluation.trial import count_errors
 from halfseen.words import names_words
 
@@ -55,15 +54,13 @@ def corrected_mean(values: npt.ArrayLike, test_ratio: float, level: float = 0.95
     >>> e.mean, round(e.low, 3), round(e.high, 3)
     (2.0, -1.928, 5.928)
     """
-    x = np.asarray(values, dtype=np.float64)
-    x = x[~np.isnan(x)]
-    n = len(x)
-    mean = float(x.mean()) if n else math.nan
-    if n < 2:
-        return Estimate(mean, math.nan, math.nan, n)
-    error = math.sqrt((1 / n + test_ratio) * x.var(ddof=1))
-    half = float(student_t.ppf((1 + level) / 2, n - 1)) * error
-    return Estimate(mean, mean - half, mean + half, n)
+
+    def interval(x: Floats) -> tuple[float, float]:
+        error = math.sqrt((1 / len(x) + test_ratio) * x.var(ddof=1))
+        half = float(student_t.ppf((1 + level) / 2, len(x) - 1)) * error
+        return float(x.mean()) - half, float(x.mean()) + half
+
+    return estimate_known(values, interval)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the new rows ("out"). A run that raises an error counts as a failure.
 Removed values are known values. If values are missing because of their own size (MNAR), no comparison on
 known values shows how well they are imputed, and even under MAR, values removed completely at random differ
 from those that are missing (Näf, Grzesiak & Scornet 2025, arXiv 2507.11297). Use a mechanism similar to the
-one of the table, or see `halfseen.evaluation.iscore`.
+one of the table, or see `halfseen.evaluation.energy`.
 
 The settings of a comparison are stored with hashes of the content, versions and the commit; finished runs are
 stored in a folder.
@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from halfseen._files import write_atomically
-from halfseen._machine import count_processors
+from halfseen._machine import count_processors, write_atomically
 from halfseen._random import seed_from
 from halfseen.base.parameters import check_level
 from halfseen.data.incomplete import unmask

@@ -14,17 +14,17 @@ import numpy.typing as npt
 
 from halfseen._random import seed_from
 from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
-from halfseen.data.target import Target
 from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.prediction import (
     PredictionRecord,
     Repetition,
+    Target,
     run_folds,
     score_predictions,
     true_class_probabilities,
 )
 from halfseen.evaluation.prediction_result import AVERAGE, PredictionComparison
-from halfseen.training.time_limit import decide_by_clock
+from halfseen.training.progress import decide_by_clock
 
 Floats = npt.NDArray[np.float64]
 

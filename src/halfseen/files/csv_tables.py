@@ -23,13 +23,12 @@ from halfseen.files import dialect as dialects
 from halfseen.files.dialect import Dialect, find_preamble
 from halfseen.files.distinct import EMPTY, FEW, Mask, any_match, as_mask, kind_of
 from halfseen.files.formats import Style, format_cells, style_of
-from halfseen.files.frames import check_names
 from halfseen.files.missing_codes import is_missing_word
 from halfseen.files.numbers import UNIT
 from halfseen.files.outcomes import describe_outcomes
 from halfseen.files.recognition import read_columns
 from halfseen.files.rules import make_rules, merge_settings
-from halfseen.files.table_file import CellTexts, Surroundings, TableFile, TextBlock
+from halfseen.files.table_file import CellTexts, Surroundings, TableFile, TextBlock, check_names
 from halfseen.words import Note
 
 _MAX_BYTES = 1 << 14  # at the end of a file, in which a footer is searched for; a guess

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,22 +56,25 @@ class Expansion:
     ----------
     source : str
         The name of the file, for messages.
-    limit : int
-        The bound in bytes.
+    given : int, optional
+        The bound in bytes; by default a share of the memory.
     """
 
     source: str
-    limit: int
+    given: int | None = None
 
     @classmethod
-    def of(cls, source: str, given: str | int | None) -> "Expansion":
-        """Return the bound that the user gave, such as ``"8 GB"``, or the default one."""
-        if given is None:
-            return cls(source, count_memory() // SHARE)
+    def of(cls, source: str, given: str | int) -> "Expansion":
+        """Return the bound that the user gave, such as ``"8 GB"``."""
         try:
             return cls(source, read_size(given))
         except ValueError:
             raise TableError(f"--max-expansion {given!r} is not a size such as '8 GB'") from None
+
+    @cached_property
+    def limit(self) -> int:
+        """The bound in bytes."""
+        return count_memory() // SHARE if self.given is None else self.given
 
     def check(self, n_bytes: int) -> None:
         """Raise an error if the content takes more memory than is allowed."""

@@ -3,7 +3,7 @@
 Words such as "unknown" mean missing in a column of numbers. Numbers such as 999 that lie far from all others,
 and dates such as 9999-12-31, are placeholders: they are written again as they were, and no model sees them.
 In typed files, NaN and nulls within dictionaries become plain nulls. A code here is such a sentinel; the
-numbers by which `halfseen.data.codes` encodes cells are a different matter.
+numbers by which `halfseen.data.schema` encodes cells are a different matter.
 """
 
 import re

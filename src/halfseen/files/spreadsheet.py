@@ -13,9 +13,8 @@ from halfseen.errors import TableError
 from halfseen.files.csv_tables import is_no_accident, note_blank_rows
 from halfseen.files.distinct import EMPTY, NOTHING, Integers, Mask, as_mask
 from halfseen.files.expansion import Expansion, check_cells
-from halfseen.files.frames import check_names
 from halfseen.files.sheet_xml import TYPES, Range, SheetXml, parse_sheet, spell_address
-from halfseen.files.table_file import SheetOrigin
+from halfseen.files.table_file import SheetOrigin, check_names
 from halfseen.files.workbook import (
     DAYS_1900,
     DAYS_1904,

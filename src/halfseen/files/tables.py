@@ -17,14 +17,13 @@ from halfseen.errors import TableError
 from halfseen.files.csv_tables import read_csv, spell_limits
 from halfseen.files.dialect import Dialect
 from halfseen.files.expansion import Expansion, check_parquet, check_values, read_arrow, unpack_gzip
-from halfseen.files.frames import Backend, check_backend, check_names
 from halfseen.files.json_lines import parse_json_lines, read_json_columns
 from halfseen.files.missing_codes import blank_codes, hide_placeholders, spell_nulls
 from halfseen.files.outcomes import describe_outcomes
 from halfseen.files.recognition import read_columns
 from halfseen.files.rules import DEFAULT_NULLS, Given, TrainingRules, make_rules, merge_settings
 from halfseen.files.spreadsheet import SheetTable, parse_spreadsheet
-from halfseen.files.table_file import CellTexts, Format, TableFile
+from halfseen.files.table_file import Backend, CellTexts, Format, TableFile, check_backend, check_names
 
 
 def read_binary(data: bytes, kind: Format, bound: Expansion) -> pa.Table:
@@ -357,7 +356,7 @@ def read_file(
         raise TableError(
             f"{source}: --sheet {sheet!r} names a sheet of an xlsx file, and this is a {kind} file"
         )
-    bound = Expansion.of(source, max_expansion)
+    bound = Expansion(source) if max_expansion is None else Expansion.of(source, max_expansion)
     data = _unpack(_read_bytes(path, source), bound)
     if not data.strip():
         raise TableError(f"{source}: the file is empty")

@@ -175,10 +175,8 @@ def open_workbook(data: bytes, source: str, bound: Expansion | None = None) -> W
 
     Parameters
     ----------
-    data : bytes
-        The content of the file.
-    source : str
-        Its name, for messages.
+    data, source : bytes, str
+        The content of the file, and its name for messages.
     bound : Expansion, optional
         What its parts may take; None if this has been checked.
     """

@@ -19,17 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen import _files
+from halfseen import _machine
 from halfseen.errors import TableError
 from halfseen.files.csv_tables import spell_out, write_csv
 from halfseen.files.dialect import Dialect
 from halfseen.files.distinct import EMPTY, kind_of
 from halfseen.files.formats import Style, style_of
-from halfseen.files.frames import check_names, has_other_rows, to_arrow
 from halfseen.files.json_lines import write_json_lines
 from halfseen.files.missing_codes import spell_nulls
 from halfseen.files.spreadsheet_output import check_sheet, write_spreadsheet
-from halfseen.files.table_file import Format, TableFile
+from halfseen.files.table_file import Format, TableFile, check_names, has_other_rows, to_arrow
 from halfseen.files.tables import find_format, find_unstorable, suffix_of, write_binary
 
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -67,7 +66,7 @@ def check_in_place(path: str) -> None:
             f"{path}: --in-place: the file has other names (hard links), which would keep the old content; "
             "use --output"
         )
-    if not _files.can_keep_owner(status):
+    if not _machine.can_keep_owner(status):
         raise TableError(
             f"{path}: --in-place: the file belongs to another user or group, which a new file cannot; "
             "use --output"
@@ -158,7 +157,7 @@ def write_atomically(path: str) -> Iterator[BinaryIO]:
             with _standard_output() as stream:
                 yield stream
             return
-        with _files.write_atomically(path) as file:
+        with _machine.write_atomically(path) as file:
             yield file
     except BrokenPipeError:
         raise  # nobody reads on

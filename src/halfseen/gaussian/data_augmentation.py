@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.data.blocks import add_in_tree, rows_in_piece
-from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.distribution import Gaussian
+from halfseen.data.incomplete import Incomplete, add_in_tree, rows_in_piece
+from halfseen.gaussian.distribution import Bucket, Gaussian, plan_buckets
 from halfseen.gaussian.em import Ridge
 from halfseen.gaussian.low_rank import LowRankGaussian, pack, unpack
-from halfseen.gaussian.patterns import Bucket, plan_buckets
 
 BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need only spread out
 COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step

@@ -13,21 +13,11 @@ from torch import Tensor
 from halfseen._threads import map_in_threads, task_threads
 from halfseen.base.parameters import check_number, check_whole
 from halfseen.config import tasks_within_budget
-from halfseen.data.blocks import PIECE_BYTES, add_in_tree, blocks_of, rows_in_piece
-from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.distribution import Gaussian
-from halfseen.gaussian.em_factors import (
-    AscentSettings,
-    allowed_ranks,
-    ascend,
-    choose_rank,
-    fit_low_rank,
-    squared_step,
-)
-from halfseen.gaussian.low_rank import LowRankGaussian
+from halfseen.data.incomplete import PIECE_BYTES, Incomplete, add_in_tree, blocks_of, rows_in_piece
+from halfseen.gaussian.distribution import Bucket, Gaussian, distinct_patterns, plan_buckets
+from halfseen.gaussian.low_rank import LowRankGaussian, allowed_ranks, choose_rank, fit_low_rank
 from halfseen.gaussian.moments import PatternMoments, expected_moments, moments_suffice
-from halfseen.gaussian.patterns import Bucket, distinct_patterns, plan_buckets
-from halfseen.training.time_limit import is_over, seconds_left, time_limit
+from halfseen.training.progress import AscentSettings, ascend, is_over, seconds_left, squared_step, time_limit
 
 MOST_OF_RESIDUAL = 10.0  # pseudo-rows have at most this multiple of the residual variance; chosen, not fitted
 ROWS_FOR_RESIDUAL = 3.0  # rows per feature up to which small residuals are taken for overfitting

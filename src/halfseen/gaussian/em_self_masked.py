@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
-from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.distribution import Gaussian
+from halfseen.data.incomplete import PIECE_BYTES, Incomplete, rows_in_piece
+from halfseen.gaussian.distribution import Bucket, Gaussian, plan_buckets
 from halfseen.gaussian.em import (
     WARM_UP_ROWS,
     EMSettings,
@@ -22,7 +21,6 @@ from halfseen.gaussian.em import (
     penalised_mean,
     sum_in_tree,
 )
-from halfseen.gaussian.em_factors import Ascent, ascend, squared_step
 from halfseen.gaussian.mask_factors import (
     GaussianMaskFactor,
     MaskEvidence,
@@ -30,9 +28,9 @@ from halfseen.gaussian.mask_factors import (
     ProbitMaskFactor,
     Sites,
 )
-from halfseen.gaussian.patterns import Bucket, plan_buckets
 from halfseen.gaussian.self_masked import SelfMaskedGaussian, without_sites
-from halfseen.vocabulary import Missingness, check_missingness
+from halfseen.training.progress import Ascent, ascend, squared_step
+from halfseen.words import Missingness, check_missingness
 
 SETTLING = 5  # number of first steps in which the likelihood of the sites is not yet reliable
 ROUGH_STEPS = 12  # number of steps to compare initial values, and to initialise a bump

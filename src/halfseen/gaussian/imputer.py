@@ -11,20 +11,19 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
-from halfseen.data.blocks import Passes
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, Passes
 from halfseen.errors import warn_user
 from halfseen.gaussian.data_augmentation import Trace, sample_posterior
 from halfseen.gaussian.distribution import Gaussian
-from halfseen.gaussian.em import em_settings
+from halfseen.gaussian.em import EMSettings, em_settings, fit_gaussian
 from halfseen.gaussian.em_self_masked import fit_masked_gaussian
 from halfseen.gaussian.low_rank import LowRankGaussian
-from halfseen.gaussian.margins import fit_features, redraw_margins
 from halfseen.gaussian.scanned import refit_gaussian, refit_means
-from halfseen.gaussian.tabular import TabularGaussian, with_room_for_noise
+from halfseen.gaussian.self_masked import SelfMaskedGaussian
+from halfseen.gaussian.tabular import TabularGaussian, fit_features, redraw_margins, with_room_for_noise
 from halfseen.training.progress import EMProgress
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 MARGINS = ("auto", "gaussian")
 SELF_MASKED_COPIES = 3  # times the memory of a row without a mask model: sites, and moments without them
@@ -199,27 +198,19 @@ class GaussianImputer(BaseImputer):
         else:
             features, batch = FeatureMap.fit_encoded(self._modelled, codes, all_indicators=False)
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
-        result = fit_masked_gaussian(
-            batch,
-            self.missingness,
-            _may_hide(features),
-            settings,
-            generator=generator,
-            callback=None if self.callback is None else self._tell,
-        )
-        self.objective_ = list(result.objective)
+        joint = self._fit_joint(batch, features, settings, generator)
         self.n_iter_ = len(self.objective_)
         self.ridge_ = settings.ridge
-        joint = result.model
         if not isinstance(joint, Gaussian):
             return TabularGaussian(self._modelled, features, joint)
         drawn = [
             redraw_margins(features, self._modelled, codes, generator) for _ in range(self.n_posterior_draws)
         ]
         steps: list[Gaussian] = []
-        posterior = sample_posterior(
-            (one.encode(codes) for one in drawn), joint, ridge=self.ridge_, generator=generator, steps=steps
-        )
+        posterior: list[Gaussian] = []
+        if drawn:
+            encoded = (one.encode(codes) for one in drawn)
+            posterior = sample_posterior(encoded, joint, ridge=self.ridge_, generator=generator, steps=steps)
         self.__dict__.pop("trace_", None)  # of an earlier fit
         if steps:
             modelled = self._modelled
@@ -230,6 +221,21 @@ class GaussianImputer(BaseImputer):
             for one, draw in zip(drawn, posterior, strict=True)
         )
         return TabularGaussian(self._modelled, features, with_room_for_noise(joint, features), tuple(models))
+
+    def _fit_joint(
+        self, batch: Incomplete, features: FeatureMap, settings: EMSettings, generator: torch.Generator
+    ) -> Gaussian | SelfMaskedGaussian:
+        """Returns the joint distribution of the features, and keeps the objective of its fit."""
+        tell = None if self.callback is None else self._tell
+        if self.missingness == Missingness.MAR:
+            plain = fit_gaussian(batch, settings, generator=generator, callback=tell)
+            self.objective_ = list(plain.objective)
+            return plain.gaussian
+        masked = fit_masked_gaussian(
+            batch, self.missingness, _may_hide(features), settings, generator=generator, callback=tell
+        )
+        self.objective_ = list(masked.objective)
+        return masked.model
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:
         found = []

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import map_in_threads
-from halfseen.data.blocks import add_in_tree, blocks_of
-from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.distribution import Gaussian, invert_many
-from halfseen.gaussian.patterns import distinct_patterns
+from halfseen.data.incomplete import Incomplete, add_in_tree, blocks_of
+from halfseen.gaussian.distribution import Gaussian, distinct_patterns, invert_many
 
 ROWS_PER_PATTERN = 4.0
 """Rows for each pattern and feature from which moments are used. By counting operations, a step costs for a

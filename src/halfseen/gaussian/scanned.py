@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfseen.base.scanned import EncodedRows
-from halfseen.data.blocks import Passes, add_in_tree
-from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.base.table import EncodedRows
+from halfseen.data.incomplete import Incomplete, Passes, Standardizer, add_in_tree
 from halfseen.gaussian.em import EMSettings, fit_from_moments
 from halfseen.gaussian.moments import PatternMoments, moments_suffice
 from halfseen.gaussian.tabular import TabularGaussian, with_room_for_noise

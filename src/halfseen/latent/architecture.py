@@ -1,26 +1,32 @@
-"""The architecture of latent-variable models over the columns of a mixed table, or over pixels."""
+"""The architecture of latent-variable models over the columns of a mixed table, or over pixels.
+
+With a model and a sampler, it completes tables and images.
+"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from halfseen._random import torch_generator
+from halfseen._random import Keys, torch_generator
+from halfseen.base.completion import PixelModel
+from halfseen.base.density import FeatureAdapter
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.distributions.families import RealFamily
-from halfseen.distributions.observation_model import ObservationModel, pixel_observation_model
+from halfseen.distributions.observation_model import ObservationModel, RealFamily, pixel_observation_model
+from halfseen.gaussian.distribution import Gaussian
 from halfseen.latent.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.latent.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
-from halfseen.latent.model import LatentModel, LearnedFill, PreimputedFill, ZeroFill
+from halfseen.latent.model import LatentModel, LearnedFill, PreimputedFill, RowEncoding, ZeroFill
 from halfseen.latent.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
 from halfseen.nn.residual import LinearWithNetwork, NetworkFactory, ResidualMLP, empty_linear, reset_layers
 from halfseen.nn.weights import load_module
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 
 class SetEncoder(nn.Module):
@@ -281,3 +287,102 @@ class LatentArchitecture:
             Missingness.NONLINEAR: lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
         }
         return makers[self.missingness]()
+
+
+class LatentSampler(Protocol):
+    """The interface of samplers of missing features."""
+
+    def mean(self, batch: Incomplete) -> Tensor:
+        """Returns rows (N, D) with expected features."""
+        ...
+
+    def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric)."""
+        ...
+
+    def mean_and_quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns both, from latents that are decoded once."""
+        ...
+
+    def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns rows (S, N, D) with missing features drawn."""
+        ...
+
+    def log_prob(self, batch: Incomplete) -> Tensor:
+        """Returns a log density (N) of the observed features, or a bound."""
+        ...
+
+
+@dataclass(frozen=True)
+class TabularLatent(FeatureAdapter):
+    """A latent-variable model over the codes of a table; log densities are lower bounds.
+
+    Parameters
+    ----------
+    columns, features : sequence of Column, FeatureMap
+        As of `FeatureAdapter`.
+    preimputer : Gaussian
+        A Gaussian of the features; its conditional means replace missing values in the input of the encoder.
+    sampler : LatentSampler
+        The sampler of missing features.
+    """
+
+    preimputer: Gaussian
+    sampler: LatentSampler
+
+    def _rows(self, codes: Incomplete) -> Incomplete:
+        return RowEncoding(self.features, self.preimputer).rows(codes)
+
+    def _mean(self, rows: Incomplete) -> Tensor:
+        return self.sampler.mean(rows)
+
+    def _mean_and_quantiles(self, rows: Incomplete, levels: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns both; quantiles are those of numbers, which come first, with zeros after them."""
+        mean, found = self.sampler.mean_and_quantiles(rows, levels)
+        return mean, functional.pad(found, (0, self.features.n_features - found.shape[-1]))
+
+    def _drawn(self, rows: Incomplete, keys: Keys, n_draws: int) -> Iterator[Tensor]:
+        yield from self.sampler.draws(rows, keys, n_draws)
+
+    def _log_prob(self, rows: Incomplete) -> Tensor:
+        return torch.where(rows.observed.any(dim=1), self.sampler.log_prob(rows), 0.0)
+
+
+@dataclass(frozen=True)
+class ImageLatent(PixelModel):
+    """A latent-variable model over the codes of pixels; results are computed by importance sampling.
+
+    Networks compute in single precision, in which convolutions are fast.
+
+    Parameters
+    ----------
+    columns, features : sequence of Column, FeatureMap
+        As of `PixelModel`.
+    sampler : LatentSampler
+        Answers for rows of features.
+    is_density : bool
+        Whether pixels are real numbers, which have densities; shades and binary pixels have probabilities.
+    """
+
+    sampler: LatentSampler
+    is_density: bool
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, D) drawn jointly."""
+        return self._completed(codes, self.sampler.draws(self._rows(codes), keys, n_draws))
+
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        """Returns a lower bound (N) of the log probability of the observed pixels; of numbers, density."""
+        total = self.sampler.log_prob(self._rows(codes)).double()
+        if self.is_density:
+            total = total + self.features.log_jacobian(codes)
+        return torch.where(codes.observed.any(dim=1), total, 0.0)
+
+    def _mean(self, codes: Incomplete) -> Tensor:
+        return self.sampler.mean(self._rows(codes))
+
+    def _feature_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        return self.sampler.quantiles(self._rows(codes), probabilities)
+
+    def _rows(self, codes: Incomplete) -> Incomplete:
+        return RowEncoding(self.features).rows(codes)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfseen.base.density import CompleteDataModel
-from halfseen.distributions.leaf import choose_by_cdf
+from halfseen.distributions.leaves import choose_by_cdf
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.latent.bounds import Bound, elbo, iwelbo, looser_siwelbo
 from halfseen.latent.completions import CompletedRows, posterior_of

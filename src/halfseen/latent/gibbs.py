@@ -18,8 +18,8 @@ from halfseen.latent.completions import Limits, posterior_of
 from halfseen.latent.decomposed import log_standard_normal
 from halfseen.latent.importance import ImportanceSampler
 from halfseen.latent.mask_models import MaskModel
-from halfseen.latent.mask_term import modelled_columns
 from halfseen.latent.model import LatentModel
+from halfseen.latent.self_masking import modelled_columns
 
 Kernel = Literal["pseudo-gibbs", "mwg", "ac-mwg"]
 

@@ -19,21 +19,19 @@ from torch.nn import functional
 from halfseen._random import Keys, row_uniforms
 from halfseen._threads import map_in_threads
 from halfseen.config import memory_budget
-from halfseen.data.blocks import PIECE_BYTES
-from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.leaf import choose_by_cdf
+from halfseen.data.incomplete import PIECE_BYTES, Incomplete
+from halfseen.distributions.leaves import choose_by_cdf
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.distributions.quantiles import mixture_quantiles, weighted_quantiles
-from halfseen.latent.mask_term import N_NODES, TiltedCells, modelled_columns
 from halfseen.latent.model import LatentModel
-from halfseen.latent.self_masking import SelfMaskModel
-from halfseen.latent.weighted_draws import (
+from halfseen.latent.proposals import (
     DRAW_BYTES,
     SHARE_OF_BUDGET,
     Effort,
     WeightedDraws,
     WeightedDrawSource,
 )
+from halfseen.latent.self_masking import N_NODES, SelfMaskModel, TiltedCells, modelled_columns
 from halfseen.latent.weights import effective_sample_size, pareto_k
 from halfseen.training.progress import report_share
 

@@ -23,24 +23,29 @@ from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.margins import Margin
 from halfseen.data.pixels import pixel_features
 from halfseen.data.schema import Schema
-from halfseen.distributions.families import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
+from halfseen.distributions.observation_model import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
 from halfseen.errors import warn_user
 from halfseen.gaussian.distribution import Gaussian
-from halfseen.latent.architecture import OFFERED, LatentArchitecture
+from halfseen.latent.architecture import OFFERED, ImageLatent, LatentArchitecture, TabularLatent
 from halfseen.latent.decomposed import IMPUTERS
 from halfseen.latent.gibbs import ChainedSampler
 from halfseen.latent.importance import ImportanceSampler, hide_cells
-from halfseen.latent.initialisation import fit_start, start_images
 from halfseen.latent.mask_models import KnownMask, MaskModel
 from halfseen.latent.model import LatentModel, Preimputed, RowEncoding
-from halfseen.latent.tabular import ImageLatent, TabularLatent
-from halfseen.latent.training import LARGEST_BATCH, LARGEST_IMAGE_BATCH, LatentTraining, initialise
+from halfseen.latent.training import (
+    LARGEST_BATCH,
+    LARGEST_IMAGE_BATCH,
+    LatentTraining,
+    fit_start,
+    initialise,
+    start_images,
+)
 from halfseen.latent.weights import MIN_DRAWS
 from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.weights import module_state
 from halfseen.training.holdout import RowsT, split_rows
 from halfseen.training.progress import History
-from halfseen.vocabulary import Missingness, check_missingness
+from halfseen.words import Missingness, check_missingness
 
 SIGNED = (Missingness.LOGISTIC, Missingness.MONOTONE)
 AGNOSTIC = (Missingness.LINEAR, Missingness.NONLINEAR)

@@ -17,8 +17,7 @@ from halfseen.distributions.mixture import GaussianMixture
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.latent.mask_models import Ignorable, MaskModel
-from halfseen.latent.mask_term import integrated_log_prob, is_integrable
-from halfseen.latent.self_masking import SelfMaskModel
+from halfseen.latent.self_masking import SelfMaskModel, integrated_log_prob, is_integrable
 
 LARGEST_FEATURE = 1e100  # in standard deviations; squares of larger values might overflow
 
@@ -253,8 +252,7 @@ class LatentModel(nn.Module):
 
     References
     ----------
-    Mattei & Frellsen (2019), MIWAE. Ipsen, Mattei & Frellsen (2021), not-MIWAE. Simkus & Gutmann (2024),
-    Improving variational autoencoder estimation from incomplete data with mixture variational families.
+    Those of `LatentImputer`, which fits the model.
 
     Examples
     --------

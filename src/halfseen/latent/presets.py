@@ -5,7 +5,7 @@ from typing import Any
 
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, documented_by
 from halfseen.latent.imputer import BaseLatentImputer
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 DESCRIPTIONS = {
     "posterior": (
@@ -297,8 +297,7 @@ class MissSVAEImputer(BaseLatentImputer):
 
     References
     ----------
-    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
-    variational families.
+    Simkus & Gutmann (2024); see `MissVAEImputer`.
     """
 
     posterior = "mixture"
@@ -318,8 +317,7 @@ class MissIWAEImputer(BaseLatentImputer):
 
     References
     ----------
-    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
-    variational families.
+    Simkus & Gutmann (2024); see `MissVAEImputer`.
     """
 
     posterior = "mixture"
@@ -337,8 +335,7 @@ class MissSIWAEImputer(BaseLatentImputer):
 
     References
     ----------
-    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
-    variational families.
+    Simkus & Gutmann (2024); see `MissVAEImputer`.
     """
 
     posterior = "mixture"

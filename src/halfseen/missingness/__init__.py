@@ -5,14 +5,19 @@ a mask, `amputate` returns the table with missing values, and `log_prob` returns
 given the values.
 """
 
-from halfseen.missingness.base import Mechanism
-from halfseen.missingness.censoring import AngularSector, DetectionLimit, QuantileCensoring, Threshold
-from halfseen.missingness.compose import ByColumn, Compose
+from halfseen.missingness.base import ByColumn, Compose, Mechanism
 from halfseen.missingness.images import Disc, IIDPixels, Quadrants, Rectangles
-from halfseen.missingness.learned import Learned, learn
-from halfseen.missingness.logistic import MARLogistic
+from halfseen.missingness.logistic import Learned, MARLogistic, learn
 from halfseen.missingness.mcar import MCAR, FeatureDeletion
-from halfseen.missingness.self_masking import GaussianSelfMasking, LogisticSelfMasking, ProbitSelfMasking
+from halfseen.missingness.self_masking import (
+    AngularSector,
+    DetectionLimit,
+    GaussianSelfMasking,
+    LogisticSelfMasking,
+    ProbitSelfMasking,
+    QuantileCensoring,
+    Threshold,
+)
 from halfseen.missingness.structured import MonotoneDropout, SkipPattern
 
 __all__ = [

@@ -11,8 +11,8 @@ from torch.nn.functional import logsigmoid
 
 from halfseen.missingness.base import Mechanism, Rate, check_number, check_rate, like
 from halfseen.missingness.calibration import solve_intercept, standardizer
-from halfseen.missingness.censoring import RegionMechanism
 from halfseen.missingness.reading import Columns, OpenTable, Positions
+from halfseen.missingness.self_masking import RegionMechanism
 
 
 @dataclass(eq=False)

@@ -7,8 +7,14 @@ from halfseen._lazy import lazy_names
 if TYPE_CHECKING:
     from halfseen.neumiss.gaussian_block import GaussianBlock
     from halfseen.neumiss.likelihood import NeuMissClassifier, NeuMissRegressor
-    from halfseen.neumiss.network import NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
-    from halfseen.neumiss.networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
+    from halfseen.neumiss.network import (
+        NeuMissBlock,
+        NeuMissLayers,
+        NeuMissNetwork,
+        NeuMissNetworkClassifier,
+        NeuMissNetworkRegressor,
+        NeuMissPredictor,
+    )
 
 __all__ = [
     "GaussianBlock",
@@ -27,7 +33,13 @@ if not TYPE_CHECKING:
         {
             "gaussian_block": ["GaussianBlock"],
             "likelihood": ["NeuMissClassifier", "NeuMissRegressor"],
-            "network": ["NeuMissBlock", "NeuMissLayers", "NeuMissNetwork", "NeuMissPredictor"],
-            "networks": ["NeuMissNetworkClassifier", "NeuMissNetworkRegressor"],
+            "network": [
+                "NeuMissBlock",
+                "NeuMissLayers",
+                "NeuMissNetwork",
+                "NeuMissNetworkClassifier",
+                "NeuMissNetworkRegressor",
+                "NeuMissPredictor",
+            ],
         },
     )

@@ -38,7 +38,7 @@ from halfseen.neumiss.training import (
     fit_neumiss,
 )
 from halfseen.training.loop import TrainingSettings
-from halfseen.vocabulary import check_missingness
+from halfseen.words import check_missingness
 
 HEADS = ("auto", "linear", "mlp")
 WEIGHT_DECAY = 1e-2

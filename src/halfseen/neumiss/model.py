@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.base.conformal import HeldOutErrors
-from halfseen.data.blocks import rows_in_piece
-from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.conditional import JointGaussian, condition, joint_from_state, joint_state
+from halfseen.data.incomplete import Incomplete, rows_in_piece
+from halfseen.gaussian.self_masked import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.training.logistic import LogisticLink
 
 N_KNOTS = 200

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.data.incomplete import Incomplete
-from halfseen.gaussian.conditional import JointGaussian, condition, only_features, with_scores
 from halfseen.gaussian.em import EMSettings
 from halfseen.gaussian.em_self_masked import OFFERED, fit_masked_gaussian
+from halfseen.gaussian.self_masked import JointGaussian, condition, only_features, with_scores
 from halfseen.neumiss.model import (
     Calibration,
     CorrectedPrediction,
@@ -33,7 +33,7 @@ from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
 from halfseen.training.step import Objective
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 AUTO = "auto"
 TRIAL_ROWS = 4000  # number of rows that suffices to compare models of missingness

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from halfseen._random import seed_from
 from halfseen.base.catalogue import CATALOGUE
-from halfseen.base.filling import DrawnTables
+from halfseen.base.completion import DrawnTables
 from halfseen.base.parameters import check_number, check_whole
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.pooling import pool
@@ -25,7 +25,7 @@ from halfseen.pooling.adjustment import (
 )
 from halfseen.pooling.multiple import properly
 from halfseen.pooling.selection import LINKS, SelectionModel, draw_selected
-from halfseen.vocabulary import Missingness
+from halfseen.words import Missingness
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,12 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.base.parameters import check_number, documented_by
-from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparsity import count_factor
 from halfseen.nn.weights import module_weights
-from halfseen.ratings.network import NETWORK_ATTRIBUTES, NETWORK_DESCRIPTIONS, RatingNetwork
-from halfseen.ratings.objective import PartialRatingError, RatingError
-from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
+from halfseen.ratings.network import (
+    NETWORK_ATTRIBUTES,
+    NETWORK_DESCRIPTIONS,
+    RatingNetwork,
+    sampled_product,
+    sparse_linear,
+)
+from halfseen.ratings.recommender import PartialRatingError, RatingError
+from halfseen.ratings.table import SparseRows
 
 INITIAL_SPREAD = 0.03
 

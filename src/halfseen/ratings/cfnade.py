@@ -8,12 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.base.parameters import check_number, documented_by
-from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparsity import count_factor
 from halfseen.nn.weights import module_weights
-from halfseen.ratings.network import NETWORK_ATTRIBUTES, NETWORK_DESCRIPTIONS, RatingNetwork
-from halfseen.ratings.objective import OrdinalError
-from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
+from halfseen.ratings.network import (
+    NETWORK_ATTRIBUTES,
+    NETWORK_DESCRIPTIONS,
+    RatingNetwork,
+    sampled_product,
+    sparse_linear,
+)
+from halfseen.ratings.recommender import OrdinalError
+from halfseen.ratings.table import SparseRows
 
 PRIOR = 5.0  # number of pseudo-ratings of a column, with the usual frequencies of levels
 
@@ -188,8 +193,7 @@ class CFNADE(RatingNetwork):
     --------
     >>> import pandas as pd
     >>> rng = np.random.default_rng(0)
-    >>> pairs = rng.choice(30 * 20, size=300, replace=False)
-    >>> user, item = pairs // 20, pairs % 20
+    >>> user, item = np.divmod(rng.choice(600, size=300, replace=False), 20)
     >>> ratings = pd.DataFrame({"user": user, "item": item, "rating": np.clip(1 + user % 3 + item % 3, 1, 5)})
     >>> model = CFNADE(n_hidden=20, max_epochs=5, random_state=0).fit(ratings)
     >>> model.predict([0, 1], [5, 5]).shape

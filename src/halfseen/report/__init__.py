@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from halfseen._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from halfseen.report.connections import plot_flux, plot_patterns
+    from halfseen.report.figures import plot_flux, plot_patterns
 
 __all__ = ["plot_flux", "plot_patterns"]
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, {"connections": ["plot_flux", "plot_patterns"]})
+    __getattr__, __dir__ = lazy_names(__name__, {"figures": ["plot_flux", "plot_patterns"]})

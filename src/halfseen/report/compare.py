@@ -23,17 +23,12 @@ from halfseen.evaluation.prediction_result import (
 from halfseen.evaluation.trial import PARTS
 from halfseen.report import svg
 from halfseen.report.render import _environment
-from halfseen.report.result import UNKNOWN_RUN, RunInfo
+from halfseen.report.result import FILLABLE, UNKNOWN_RUN, RunInfo
 from halfseen.words import names_words, plural
 
 Summary = dict[str, Any]
 
 
-LABELS = {
-    "good": "can be filled well",
-    "fair": "can be filled roughly",
-    "poor": "hardly better than {baseline}: better left empty",
-}
 NOTICE = (
     "The hidden values were known values. If the values that are really missing differ from them in ways "
     "that the table does not show, the methods are less accurate than they appear here."
@@ -67,7 +62,7 @@ def judge_compared(summary: Summary) -> list[Summary]:
             {
                 "name": column["name"],
                 "verdict": verdict,
-                "label": LABELS[verdict].format(baseline=baseline_words(measure)),
+                "label": FILLABLE[verdict].format(baseline=baseline_words(measure)),
                 "method": method,
                 "why": f"{pattern.format(best, base)} for {baseline_words(measure)}.",
             }

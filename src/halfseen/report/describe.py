@@ -23,19 +23,13 @@ from halfseen.diagnosis.wording import (
 from halfseen.report import describe_svg, svg
 from halfseen.report import describe_svg as curve_svg
 from halfseen.report.render import _environment
-from halfseen.report.result import UNKNOWN_RUN, RunInfo
+from halfseen.report.result import FILLABLE, UNKNOWN_RUN, RunInfo
 from halfseen.report.summarize import NOTICE, judge_check, sentence
 from halfseen.words import names_words, plural
 
 Summary = dict[str, Any]
 
 
-LABELS = {
-    "good": "can be filled well",
-    "fair": "can be filled roughly",
-    "poor": "hardly better than {baseline}: better left empty",
-    "unclear": "not clearly better than {baseline}: better left empty",
-}
 UNCHECKED = {
     "verdict": "unchecked",
     "label": "not checked",
@@ -92,7 +86,7 @@ def judge_missingness(summary: Summary) -> list[Summary]:
         name = column["name"]
         if column["n_missing"] == 0:
             continue
-        verdict = judge_check(checks[name], LABELS) if name in checks else UNCHECKED
+        verdict = judge_check(checks[name], FILLABLE) if name in checks else UNCHECKED
         if column["kind"] in UNMODELLED:
             why = f"A column of kind {column['kind']} is not modelled."
             verdict = {"verdict": "left", "label": "is left empty", "why": why}

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from halfseen.auto.scoring import HiddenCells
 from halfseen.data.columns import LEVELLED, NUMERIC
+from halfseen.data.frames import put_nulls
 from halfseen.data.leaving import MIN_CELLS, ColumnCheck
-from halfseen.missingness.reading import put_nulls
 from halfseen.report.result import ImputationResult, missing_cells, take_rows
 
 MAX_LEVELS = 12

@@ -15,8 +15,7 @@ from halfseen.circuits.structure import Structure
 from halfseen.report import svg
 from halfseen.report.describe_svg import squeeze
 from halfseen.report.summarize import impute_lines, judge_columns, sentence
-from halfseen.vocabulary import Missingness
-from halfseen.words import minus
+from halfseen.words import Missingness, minus
 
 MOST_COLUMNS = 60
 """A tree over more columns is described in words only."""

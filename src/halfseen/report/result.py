@@ -9,7 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.missingness.reading import takeable_type
+from halfseen.data.frames import takeable_type
+
+FILLABLE = {
+    "good": "can be filled well",
+    "fair": "can be filled roughly",
+    "poor": "hardly better than {baseline}: better left empty",
+    "unclear": "not clearly better than {baseline}: better left empty",
+}
+"""What a report says of a column by how well its hidden known values are imputed."""
 
 MAX_SHOWN = 2_000
 """Missing cells of a column that its picture shows; more take time and hardly change the picture."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from halfseen.data.leaving import baseline_words, evidence_words, grade, is_unclear
 from halfseen.report import svg
 from halfseen.report.fills import summarize_fill
-from halfseen.report.result import ColumnLike, ImputationResult, missing_cells
+from halfseen.report.result import FILLABLE, ColumnLike, ImputationResult, missing_cells
 from halfseen.words import names_words, plural
 
 MAX_COLUMNS = 60
@@ -192,11 +192,9 @@ def summarize_blocks(missing: np.ndarray, names: Sequence[str]) -> Summary:
 NARROW = 0.05
 """Intervals are called too narrow if their coverage falls short of their level by more than this."""
 
-LABELS = {
+LABELS = FILLABLE | {
     "good": "filled well",
     "fair": "filled roughly",
-    "poor": "hardly better than {baseline}: better left empty",
-    "unclear": "not clearly better than {baseline}: better left empty",
     "unchecked": "filled, not checked",
     "left": "not filled",
 }

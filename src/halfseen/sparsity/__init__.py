@@ -6,8 +6,7 @@ from halfseen._lazy import lazy_names
 
 if TYPE_CHECKING:
     from halfseen.sparsity.made import MADE
-    from halfseen.sparsity.networks import SparsityNormClassifier, SparsityNormRegressor
-    from halfseen.sparsity.normalizer import SparsityNormalizer
+    from halfseen.sparsity.normalizer import SparsityNormalizer, SparsityNormClassifier, SparsityNormRegressor
 
 __all__ = ["MADE", "SparsityNormClassifier", "SparsityNormRegressor", "SparsityNormalizer"]
 if not TYPE_CHECKING:
@@ -15,7 +14,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "made": ["MADE"],
-            "networks": ["SparsityNormClassifier", "SparsityNormRegressor"],
-            "normalizer": ["SparsityNormalizer"],
+            "normalizer": ["SparsityNormClassifier", "SparsityNormRegressor", "SparsityNormalizer"],
         },
     )

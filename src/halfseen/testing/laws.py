@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 
 from halfseen import config
 from halfseen.base.model_file import load
-from halfseen.data import blocks
+from halfseen.data import incomplete as blocks
 from halfseen.testing.tables import as_table, assert_close, assert_identical, bits, hide, names, take
 
 

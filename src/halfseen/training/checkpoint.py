@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from halfseen._files import write_atomically
+from halfseen._machine import write_atomically
 from halfseen.errors import ModelFileError
 from halfseen.training.progress import History
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from halfseen._device import find_device, moved
+from halfseen._threads import find_device, moved
 from halfseen.errors import TrainingError, warn_user
 from halfseen.training.checkpoint import (
     Checkpoint,
@@ -31,9 +31,8 @@ from halfseen.training.gradients import (
     is_first,
     own_pieces,
 )
-from halfseen.training.progress import Backoff, History, Progress, Stopped
+from halfseen.training.progress import Backoff, History, Progress, Stopped, is_over, seconds_left
 from halfseen.training.step import Objective, Optimiser, Rows
-from halfseen.training.time_limit import is_over, seconds_left
 from halfseen.words import Note
 
 LOGGER = logging.getLogger(__name__)
@@ -255,7 +254,7 @@ def fit_module(
     Examples
     --------
     >>> from halfseen.data.incomplete import Incomplete
-    >>> from halfseen.mixtures.model import DiagonalMixture
+    >>> from halfseen.mixtures.imputer import DiagonalMixture
     >>> from halfseen.base.density import NegativeLogLikelihood
     >>> generator = torch.Generator().manual_seed(0)
     >>> x = torch.randn(100, 2, generator=generator, dtype=torch.float64)

@@ -1,14 +1,218 @@
-"""Progress: of a training run, whose history is kept, and of a long answer, such as a table to impute.
+"""Iterative fits: how they ascend, when they end, and what they report.
 
-Callbacks of training receive a record after each epoch. Those who watch an answer are told the share of it
-that is done.
+A limit of time is one at which training stops with its best result; a budget of time is divided among tasks.
+Callbacks of training receive a record after each epoch, and its history is kept. Those who watch a long
+answer, such as a table to impute, are told the share of it that is done.
 """
 
+import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+if TYPE_CHECKING:  # commands import this module, and torch takes seconds
+    from torch import Tensor
+
+LOGGER = logging.getLogger(__name__)
+
+PointT = TypeVar("PointT")
+
+
+class TimeLimit:
+    """A moment at which training ends, and whether it was met, so that a result depends on the clock.
+
+    Parameters
+    ----------
+    end : float
+        The moment.
+    outer : TimeLimit, optional
+        The limit around this one, which is met if this one is.
+    """
+
+    def __init__(self, end: float, outer: "TimeLimit | None" = None) -> None:
+        self.end = end
+        self.outer = outer
+        self.met = False
+
+    def meet(self) -> None:
+        """Records that the clock decided about the result, here and in the limits around this one."""
+        if not self.met:
+            LOGGER.info("A time limit was met: less is done than without it.")
+        self.met = True
+        if self.outer is not None:
+            self.outer.meet()
+
+
+_limit: ContextVar[TimeLimit | None] = ContextVar("limit of training", default=None)
+
+
+class TimeBudget:
+    """An amount of time that starts to run when the object is created.
+
+    Parameters
+    ----------
+    seconds : float
+        The amount of time; infinite by default.
+    clock : callable, optional
+        Returns the current time in seconds; by default ``time.monotonic``.
+    """
+
+    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] | None = None) -> None:
+        self.seconds = seconds
+        self.clock = time.monotonic if clock is None else clock
+        self.started = self.clock()
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the start."""
+        return self.clock() - self.started
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, at least 0."""
+        return max(0.0, self.seconds - self.elapsed)
+
+    def part(self, share: float) -> "TimeBudget":
+        """Returns a budget that is a fraction of the remaining time."""
+        return TimeBudget(share * self.left, self.clock)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[TimeLimit]:
+    """Ends every training within a ``with`` statement after the given time, with the best weights so far.
+
+    The time is checked after each epoch or iteration of EM, and between columns where columns are fitted
+    one by one. Results depend on the speed of the computer only if the limit is reached, which the limit
+    that is yielded then knows. A limit within another cannot be later.
+
+    Examples
+    --------
+    >>> with time_limit(0.0) as limit:
+    ...     is_over()
+    True
+    >>> limit.met
+    True
+    >>> is_over()
+    False
+    """
+    outer, end = _limit.get(), time.monotonic() + seconds
+    limit = TimeLimit(end if outer is None else min(outer.end, end), outer)
+    token = _limit.set(limit)
+    try:
+        yield limit
+    finally:
+        _limit.reset(token)
+
+
+def is_over() -> bool:
+    """Returns whether the time of training is over; without a limit it never is.
+
+    Ask only where the answer decides what is done: a limit that is over counts as met.
+    """
+    over = seconds_left() <= 0.0
+    if over:
+        decide_by_clock()
+    return over
+
+
+def decide_by_clock() -> None:
+    """Records that a result depends on the speed of the computer: less was done than without a limit."""
+    limit = _limit.get()
+    if limit is not None:
+        limit.meet()
+
+
+def seconds_left() -> float:
+    """Returns the time that is left for training; without a limit it is infinite."""
+    limit = _limit.get()
+    return math.inf if limit is None else limit.end - time.monotonic()
+
+
+@dataclass(frozen=True)
+class AscentSettings:
+    """The stopping rule of an ascent.
+
+    Parameters
+    ----------
+    max_iterations : int
+        The maximum number of steps.
+    tolerance : float
+        The ascent stops when a step improves the objective by less than this per feature.
+    """
+
+    max_iterations: int = 200
+    tolerance: float = 2e-5
+
+
+@dataclass(frozen=True)
+class Ascent(Generic[PointT]):
+    """The final point, and the objective at every accepted step, which never decreases."""
+
+    point: PointT
+    objective: tuple[float, ...]
+    converged: bool
+
+
+def ascend(
+    step: Callable[[PointT], tuple[float, PointT]],
+    start: PointT,
+    extrapolate: Callable[[PointT, PointT, PointT], PointT],
+    settings: AscentSettings,
+    n_features: int,
+    callback: Callable[[int, float], None] | None = None,
+) -> Ascent[PointT]:
+    """Iterates `step`, which returns the objective at a point and the next point.
+
+    After every two plain steps, an extrapolated point is tried and kept only if the objective does not
+    decrease. No further step is taken when the time limit of training is reached.
+    """
+    path = [start]  # the points of the last plain steps
+    fallback: PointT | None = None  # where to return to while path is an extrapolation not yet judged
+    objective: list[float] = []
+    converged = False
+    for iteration in range(settings.max_iterations):
+        value, following = step(path[-1])
+        if callback is not None:
+            callback(iteration, value)
+        gain = value - objective[-1] if objective else float("inf")
+        if not gain >= 0 and fallback is not None:
+            path, fallback = [fallback], None
+            continue
+        fallback = None
+        converged = gain < settings.tolerance * n_features
+        if gain >= 0:  # a plain step falls by rounding only, and then the top is reached
+            objective.append(value)
+            path.append(following)
+        if converged or is_over():
+            break
+        if len(path) == 3:
+            fallback = path[-1]
+            path = [extrapolate(path[0], path[1], path[2])]
+    return Ascent(path[-1] if fallback is None else fallback, tuple(objective), converged)
+
+
+def squared_step(
+    first: "Tensor", second: "Tensor", third: "Tensor", rebuild: "Callable[[Tensor], PointT | None]"
+) -> PointT | None:
+    """Returns an extrapolation of three points on a path, the farthest valid one; None if there is none.
+
+    References
+    ----------
+    Varadhan & Roland (2008), Simple and globally convergent methods for accelerating EM, scheme S3.
+    """
+    step, bend = second - first, third - 2 * second + first
+    length = float(step.norm() / bend.norm().clamp(min=1e-300))
+    while length > 1.05:
+        point = rebuild(first + 2 * length * step + length**2 * bend)
+        if point is not None:
+            return point
+        length = (length + 1) / 2
+    return None
+
 
 Stopped = Literal["max_epochs", "patience", "time"]
 

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_number, check_whole, documented_by, documented_fit
+from halfseen.base.parameters import check_number, check_whole, documented_by, documented_fit, finite_answer
 from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, WithClasses, unequal

@@ -22,7 +22,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.tabular import TabularGaussian
-from halfseen.training.time_limit import is_over
+from halfseen.training.progress import is_over
 from halfseen.trees.forest import Forest
 from halfseen.trees.growth import Growth
 from halfseen.trees.heads import (
