@@ -5,7 +5,7 @@
 suppressMessages(library(mice))
 
 folder <- commandArgs(trailingOnly = TRUE)[1]
-designs <- read.csv(file.path(folder, "designs.csv"), stringsAsFactors = FALSE, na.strings = NULL)
+designs <- read.csv(file.path(folder, "designs.csv"), stringsAsFactors = FALSE, colClasses = c(group = "character"))
 
 analyse <- function(path, formula, model, n_draws, seed) {
   table <- read.csv(path, stringsAsFactors = TRUE) # levels of text columns become factors

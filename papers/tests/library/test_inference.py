@@ -1,6 +1,8 @@
 """The experiment on pooled intervals: its tables have the stated coefficients, and scores are as defined."""
 
 import json
+import shutil
+import subprocess
 import warnings
 
 import fill_tables
@@ -231,3 +233,22 @@ def test_commits_are_told_by_table_if_there_are_several():
     told = fill_tables._commits_by_table(results, ["all"])
     assert told == "commit 1234567 (a (30 rows), c (30 rows)); commit abcdefa (b (30 rows))"
     assert fill_tables._commits_by_table(results, ["b"]) == "commit abcdefa"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["square", "clusters, groups given"])
+def test_the_script_of_r_analyses_tables_without_and_with_groups(tmp_path, monkeypatch, name):
+    if shutil.which("Rscript") is None:
+        pytest.skip("needs R: Rscript was not found")
+    asked = "cat(all(c('mice', 'pan') %in% rownames(installed.packages())))"
+    if subprocess.run(["Rscript", "-e", asked], capture_output=True, text=True).stdout != "TRUE":
+        pytest.skip("needs the packages mice and pan of R")
+    monkeypatch.setattr(mice, "N_TABLES", 2)
+    monkeypatch.setattr(mice, "N_DRAWS", 3)
+    monkeypatch.setattr(mice, "SIZES", {name: (80,)})
+    mice.write_tables(tmp_path)
+    subprocess.run(["Rscript", mice.__file__.replace(".py", ".R"), str(tmp_path)], check=True, timeout=300)
+    mice.store(tmp_path, tmp_path / "stored.json")
+    [cell] = json.loads((tmp_path / "stored.json").read_text())["cells"]
+    assert (cell["table"], cell["repetitions"]) == (name, 2)
+    assert all(abs(cell["scores"][f"bias of {one}"]) < 1 for one in DESIGNS[name].truth)
