@@ -30,7 +30,7 @@ Descriptions = Mapping[str, tuple[str, str]]
 
 LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
 HEADINGS = ("Attributes", "Notes", "References", "Examples")  # sections that follow the parameters
-PARAMETERS, ATTRIBUTES = "    Parameters\n    ----------\n", "    Attributes\n    ----------\n"
+PARAMETERS, ATTRIBUTES = "Parameters\n----------\n", "Attributes\n----------\n"
 
 COMMON: Descriptions = {
     "add_indicator": (
@@ -141,18 +141,18 @@ def documented_by(
     """
 
     def document(cls: ClassT) -> ClassT:
-        doc = str(cls.__doc__)
-        place = min(doc.find(f"    {heading}\n    ---") % (len(doc) + 1) for heading in HEADINGS)
-        before, after = doc[:place].rstrip(), doc[place:]
+        doc = inspect.cleandoc(str(cls.__doc__)) + "\n"  # without indentation, as Python 3.13 stores it
+        place = min(doc.find(f"\n{heading}\n---") % (len(doc) + 1) for heading in HEADINGS)
+        before, after = doc[:place].rstrip(), doc[place:].lstrip("\n")
         _, has_own, own = before.partition(PARAMETERS)
-        described = {name for names in re.findall(r"(?m)^    (\S.*) : ", own) for name in names.split(", ")}
+        described = {name for names in re.findall(r"(?m)^(\S.*) : ", own) for name in names.split(", ")}
         lines = _describe(cls, {**COMMON, **descriptions}, described)
-        section = textwrap.indent("\n".join(lines), "    ")
+        section = "\n".join(lines)
         before += (f"\n{section}" if has_own else f"\n\n{PARAMETERS}{section}") + "\n\n"
         if attributes:
             lines = [line for name, (kind, text) in attributes.items() for line in _entry(name, kind, text)]
             separator = "" if after.startswith(ATTRIBUTES) else "\n"
-            shared = textwrap.indent("\n".join(lines), "    ")
+            shared = "\n".join(lines)
             after = f"{ATTRIBUTES}{shared}\n{separator}{after.removeprefix(ATTRIBUTES)}"
         cls.__doc__ = before + after
         return cls
@@ -175,8 +175,8 @@ def documented_fit(**descriptions: tuple[str, str]) -> Callable[[FitT], FitT]:
         for name in list(inspect.signature(fit).parameters)[1:]:
             kind, text = texts[name]
             lines += [f"{name} : {kind}", *(f"    {line}" for line in textwrap.wrap(text, 100))]
-        section = textwrap.indent("\n".join(lines), "        ")
-        fit.__doc__ = f"{str(fit.__doc__).rstrip()}\n\n{section}\n        "
+        section = "\n".join(lines)
+        fit.__doc__ = f"{inspect.cleandoc(str(fit.__doc__))}\n\n{section}\n"
         return fit
 
     return document
@@ -335,7 +335,7 @@ def _line(error: Exception) -> str:
 
 def check_rows(array: npt.NDArray[Any], name: str, *, log_density: bool = False) -> None:
     """Raises a ValueError if rows of an answer are not finite; a log density may be minus infinity."""
-    broken = ~np.isfinite(array) & ~(np.isneginf(array) if log_density else False)
+    broken = ~(np.isfinite(array) | np.isneginf(array)) if log_density else ~np.isfinite(array)
     if broken.any():
         rows = broken.reshape(len(array), -1).any(axis=1)
         raise ValueError(
