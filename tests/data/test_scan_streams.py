@@ -13,7 +13,8 @@ import pytest
 
 import halfseen
 from halfseen import distributed
-from halfseen.data import blocks, scan_streams
+from halfseen.data import incomplete as blocks
+from halfseen.data import scan_streams
 from halfseen.errors import TableError
 
 N = 1500
