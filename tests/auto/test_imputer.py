@@ -48,18 +48,22 @@ def test_the_better_method_is_chosen_and_the_reason_says_so():
 @pytest.mark.parametrize(
     ("mixed", "words"),
     [
-        ({"distributions": 0.9, "levels": 1.0}, ["Methods are mixed for numbers, because", "For levels"]),
-        ({"single values": 0.0}, ["Each column has one method, because mixtures did not"]),
         (
-            {"distributions": 0.0, "levels": 1.0},
-            ["For levels, weights are between", "Each column of numbers has one method"],
+            {"distributions": 0.9, "single values": 1.0, "levels": 1.0},
+            ["Distributions are mixed, because", "Weights of single values and levels are between"],
         ),
+        (
+            {"distributions": 0.0, "single values": 0.0},
+            ["The distribution of each column", "did not predict"],
+        ),
+        ({"levels": 1.0}, ["Weights of levels are between"]),
     ],
     ids=["all", "none", "levels only"],
 )
 def test_the_reason_says_why_methods_are_mixed(mixed, words):
     sentence = _say_mixtures(mixed)
     assert all(part in sentence for part in words)
+    assert ("between" in sentence) == any(mixed.get(kind) for kind in ("single values", "levels"))
 
 
 def test_the_reason_names_what_was_fitted_to_what():

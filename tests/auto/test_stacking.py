@@ -17,6 +17,7 @@ from halfseen.auto.stacking import (
     QuadraticLoss,
     _crps,
     find_level_weights,
+    find_point_weights,
     find_sharpness,
     find_weights,
     mixture_share,
@@ -46,13 +47,9 @@ def test_the_loss_of_weights_is_the_score_of_the_mixture():
     crps = _crps(mixture, a.truth).mean()
     assert loss(w)[0] == pytest.approx(crps / a.losses().min(), rel=1e-9)
     assert a.crps(w) == pytest.approx(crps, rel=1e-9)
-    square = ((w @ a.points - a.truth) ** 2).mean() / a.errors().min()
-    points = QuadraticLoss.of_points(a)
-    assert points(w)[0] == pytest.approx(square, rel=1e-9)
-    for one in (loss, points):
-        slope = [(one(w + e)[0] - one(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
-        np.testing.assert_allclose(one(w)[1], slope, rtol=1e-5)
-        assert one.per_cell(w).mean() == pytest.approx(one(w)[0], rel=1e-9)
+    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
+    assert loss.per_cell(w).mean() == pytest.approx(loss(w)[0], rel=1e-9)
 
 
 def test_cells_count_by_their_weights_in_losses():
@@ -133,6 +130,42 @@ def test_the_weights_of_few_levels_have_the_lowest_brier_score_near_equal_weight
         away = stacking.EVEN * best * 2 * (grid - 0.5) ** 2
         totals = [score(column, np.array([s, 1 - s]))[0] for s in grid]
         assert abs(grid[int(np.argmin(totals + away))] - found[0]) < 0.006
+
+
+def test_weights_of_single_values_have_the_lowest_squared_error_near_equal_weights():
+    """Cell by cell, for two models that are equally good, on columns of which one is much easier."""
+    rng = np.random.default_rng(0)
+    columns = []
+    for n_cells, noise in ((9, 1.0), (30, 0.05)):
+        truth = rng.normal(size=n_cells)
+        points = truth + noise * rng.normal(size=(2, n_cells))
+        columns.append(Answers(truth, rng.integers(2, size=n_cells), points, points[:, :, None]))
+    best = [one.errors().min() for one in columns]
+    for column, found in zip(range(2), find_point_weights(columns).T, strict=True):
+
+        def score(w, column=column):
+            total, count = 0.0, 0.0
+            for c, one in enumerate(columns):
+                for cell, truth in enumerate(one.truth):
+                    share = stacking.PRIOR / 39 + (c == column)
+                    total += share * (w @ one.points[:, cell] - truth) ** 2 / best[c]
+                    count += share
+            return total, count
+
+        lowest = min(score(w)[0] / score(w)[1] for w in np.eye(2))
+        grid = np.linspace(0, 1, 201)
+        totals = [score(np.array([s, 1 - s]))[0] + stacking.EVEN * lowest * 2 * (s - 0.5) ** 2 for s in grid]
+        assert abs(grid[int(np.argmin(totals))] - found[0]) < 0.006
+
+
+def test_single_values_of_good_models_are_averaged_and_of_a_model_that_is_clearly_behind_not_used():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=2_000)
+    points = truth + np.array([1.0, 0.3])[:, None] * rng.normal(size=(2, 2_000))
+    answers = Answers(truth, rng.integers(2, size=2_000), points, points[:, :, None])
+    few, many = (find_point_weights([answers.of(np.arange(2_000) < n)])[:, 0] for n in (0, 2_000))
+    np.testing.assert_allclose(few, [0.5, 0.5], atol=1e-6)
+    assert many[0] < 0.1
 
 
 def test_weights_of_levels_are_equal_without_hidden_cells_and_a_model_that_is_clearly_behind_has_none():
@@ -218,8 +251,8 @@ def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cel
 
 def test_weights_go_to_the_model_that_knows_more_and_a_column_without_cells_takes_those_of_all():
     nothing = answers().of(np.zeros(200, dtype=bool))
-    for criterion in (QuadraticLoss.of_distributions, QuadraticLoss.of_points):
-        weights, _ = find_weights([answers(seed=1), answers(seed=2), nothing], criterion)
+    columns = [answers(seed=1), answers(seed=2), nothing]
+    for weights in (find_weights(columns, QuadraticLoss.of_distributions)[0], find_point_weights(columns)):
         assert weights.shape == (2, 3)
         np.testing.assert_allclose(weights.sum(axis=0), 1.0)
         assert (weights[0] > 0.85).all()
@@ -231,10 +264,10 @@ def test_models_that_err_in_turn_are_mixed():
     points = np.stack([truth + turn * rng.normal(size=400), truth + ~turn * rng.normal(size=400)])
     atoms = points[:, :, None] + 0.7 * np.linspace(-1.6, 1.6, 19)
     column = Answers(truth, rng.integers(2, size=400), points, atoms)
-    for criterion in (QuadraticLoss.of_distributions, QuadraticLoss.of_points):
-        weights, share = find_weights([column], criterion)
-        assert share > 0.8
-        assert (weights > 0.3).all()
+    weights, share = find_weights([column], QuadraticLoss.of_distributions)
+    assert share > 0.8
+    assert (weights > 0.3).all()
+    assert (find_point_weights([column]) > 0.3).all()
 
 
 def test_single_values_follow_the_model_with_the_best_mean_and_distributions_the_one_with_the_best_crps():
@@ -246,7 +279,7 @@ def test_single_values_follow_the_model_with_the_best_mean_and_distributions_the
     atoms = np.stack([truth[:, None] + 0.1 * spread, points[1][:, None] + 4.0 * spread])
     column = Answers(truth, rng.integers(2, size=600), points, atoms)
     of_distributions = find_weights([column], QuadraticLoss.of_distributions)[0]
-    of_points = find_weights([column], QuadraticLoss.of_points)[0]
+    of_points = find_point_weights([column])
     assert of_distributions[0, 0] > 0.9
     assert of_points[1, 0] > 0.8
 
@@ -269,7 +302,7 @@ def test_with_models_that_are_equally_good_and_alike_nothing_is_lost_to_the_best
         atoms = points[:, :, None] + 0.5 * norm.ppf((np.arange(19) + 0.5) / 19)
         whole = Answers(truth, rng.integers(2, size=2_200), points, atoms)
         seen, new = (whole.of(np.arange(2_200) < 200), whole.of(np.arange(2_200) >= 200))
-        w = find_weights([seen], QuadraticLoss.of_points)[0][:, 0]
+        w = find_point_weights([seen])[:, 0]
         assert ((w @ new.points - new.truth) ** 2).mean() <= 1.01 * new.errors().min()
         w = find_weights([seen], QuadraticLoss.of_distributions)[0][:, 0]
         assert new.crps(w) <= 1.01 * new.losses().min()

@@ -77,12 +77,12 @@ class AutoImputer(BaseImputer):
     scored by their predictions of these values: by single values and by distributions. Each column is then
     imputed by a mixture of the candidates, with the weights that are best on the hidden values (stacking).
     Single values and distributions of numbers have their own weights, the former by the squared error, the
-    latter by the CRPS. They are shrunk towards the single best candidate, the more the less certain it is
-    that mixtures are better on rows that were not used for the weights. Those of levels are found by the
-    Brier score and shrunk towards equal weights of the candidates that are not clearly behind. In
-    distributions, large and small numbers count more than others, because missing values may be larger or
-    smaller than known ones. In small tables this is repeated with up to three sets of hidden values. Values
-    are assumed to be missing at random (MAR).
+    latter by the CRPS; those of levels are found by the Brier score. Weights of single values and of levels
+    are shrunk towards equal weights of the candidates that are not clearly behind, those of distributions
+    towards the single best candidate, the more the less certain it is that mixtures are better on rows that
+    were not used for the weights. In distributions, large and small numbers count more than others, because
+    missing values may be larger or smaller than known ones. In small tables this is repeated with up to three
+    sets of hidden values. Values are assumed to be missing at random (MAR).
 
     The work is planned from the size of the table and the number of its missing cells, never by the clock:
     the result depends on the data, the seed and the version of the library.

@@ -113,22 +113,17 @@ def _say_methods(facts: ChoiceFacts) -> str:
 def _say_mixtures(mixed: Mapping[str, float]) -> str:
     """Returns why there are mixtures, or single methods, for what is predicted."""
     tested = "in rows that were not used to find their weights"
-    numbers = {kind: share for kind, share in mixed.items() if kind != "levels"}
-    better = [kind for kind, share in numbers.items() if share > 0]
-    others = [kind for kind, share in numbers.items() if share == 0]
-    columns, text = "column of numbers" if "levels" in mixed else "column", ""
-    if better and others:
+    text = ""
+    if mixed.get("distributions"):
+        text = f" Distributions are mixed, because mixtures predicted better than single methods {tested}."
+    elif "distributions" in mixed:
         text = (
-            f" Methods are mixed for {' and '.join(better)}, because mixtures predicted these better than "
-            f"single methods {tested}; for {' and '.join(others)}, each column has one method."
+            " The distribution of each column of numbers is that of one method, because mixtures did not "
+            f"predict better {tested}."
         )
-    elif better:
-        where = " for numbers" if "levels" in mixed else ""
-        text = f" Methods are mixed{where}, because mixtures predicted better than single methods {tested}."
-    elif others:
-        text = f" Each {columns} has one method, because mixtures did not predict better {tested}."
-    if mixed.get("levels"):
-        text += " For levels, weights are between those that predicted best and equal ones."
+    averaged = [kind for kind in ("single values", "levels") if mixed.get(kind)]
+    if averaged:
+        text += f" Weights of {' and '.join(averaged)} are between those that predicted best and equal ones."
     return text
 
 

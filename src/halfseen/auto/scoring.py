@@ -17,6 +17,7 @@ from halfseen.auto.stacking import (
     LevelLoss,
     QuadraticLoss,
     find_level_weights,
+    find_point_weights,
     find_weights,
     tail_weights,
 )
@@ -259,8 +260,8 @@ class ChosenWeights:
     Shapes
     ------
     distribution, point : (M, C), of distributions and of single values of numbers; those of levels are equal
-    mixed : for single values and for distributions of numbers, the share of mixtures: 0 if columns have one
-        method each; for levels, 1 if a column has several methods
+    mixed : for distributions of numbers, the share of mixtures: 0 if columns have one method each; for single
+        values and for levels, 1 if a column has several methods
     """
 
     distribution: Floats
@@ -303,7 +304,8 @@ def choose(columns: Sequence[Column], answers: Sequence[Answers]) -> ChosenWeigh
     if numbers:
         some = [answers[c] for c in numbers]
         weights[:, numbers], mixed["distributions"] = find_weights(some, QuadraticLoss.of_distributions)
-        point[:, numbers], mixed["single values"] = find_weights(some, QuadraticLoss.of_points)
+        point[:, numbers] = find_point_weights(some)
+        mixed["single values"] = float(((point[:, numbers] > 0).sum(axis=0) > 1).any())
     few = [c for c in levels if len(columns[c].levels or ()) <= MAX_MIXED_LEVELS]
     if few:
         some = [answers[c] for c in few]

@@ -15,22 +15,24 @@ squared error of the probabilities; for two levels, half of it is their CRPS:
 
 It is bounded. The log-loss is not: a few hidden cells whose true level has nearly no probability under a
 model, as under a Gaussian model of indicators, would decide against a model that predicts most cells best.
-Only columns with many levels, which have a single model, are scored by the log-loss. A table often has one
-column with levels and a few dozen hidden cells in it, on which a model is best by chance; the most probable
-level of an average of models is right more often than that of the model that seems best. The weights of
-levels are therefore shrunk towards equal weights u of the models that are not clearly behind the best one,
-whose mean score is b:
-
-.. math::
-    \min_w \; \sum_i \mathrm{BS}_i(w) + \lambda b \lVert w - u \rVert^2
+Only columns with many levels, which have a single model, are scored by the log-loss.
 
 Single values of numbers have weights of their own, by the squared error, because a model with a good
 distribution may have a poor mean. A mixture of numbers is then sharpened, so that the levels of the true
 values are uniform (`find_sharpness`).
 
-Weights of numbers that are best on few cells are best by chance, too. They are shrunk towards the best model
-by the factor :math:`g^2 / (g^2 + s^2)`, where g is the gain of the mixture on cells that did not choose its
-weights, and s the standard error of this gain; without a gain, each column has one model.
+A column often has a few dozen hidden cells, on which a model is best by chance; an average of models is then
+closer to the truth, and its most probable level right more often, than the model that seems best. Weights of
+single values and of levels are therefore shrunk towards equal weights u of the models that are not clearly
+behind the best one, whose mean score is b; S is the squared error or the Brier score:
+
+.. math::
+    \min_w \; \sum_i \mathrm{S}_i(w) + \lambda b \lVert w - u \rVert^2
+
+Weights of distributions of numbers are shrunk towards the best model by the factor
+:math:`g^2 / (g^2 + s^2)`, where g is the gain of the mixture on cells that did not choose its weights, and s
+the standard error of this gain; without a gain, each column has one model. Equal weights are no better there:
+on columns that one model knows nearly exactly, the CRPS suffers from any other model.
 
 Missing values may be larger or smaller than the hidden ones; weights that are best for the hidden ones are
 then overconfident. In distributions, numbers are therefore weighted (`tail_weights`), so that large and small
@@ -66,11 +68,11 @@ Floats = npt.NDArray[np.float64]
 PRIOR = 60.0  # hidden cells that all columns together count as, for the weights of each column
 SMALLEST = 0.05  # weights below are zero
 EVEN, CLEARLY = 5.0, 2.0
-"""How many cells equal weights of levels count as, and the standard errors by which a model is behind.
+"""How many cells equal weights count as, and the standard errors by which a model is clearly behind.
 
-The former was chosen on the ten tables of `papers.library.auto`, where values from 2 to 20 gave nearly the
-same accuracy, and all of them a better one than weights between the mixture and the best model; the latter is
-a guess.
+The former was chosen for levels on the ten tables of `papers.library.auto`, where values from 2 to 20 gave
+nearly the same accuracy, and all of them a better one than weights between the mixture and the best model;
+the latter is a guess. Single values of numbers took over both.
 """
 MAX_OWN_WEIGHTS = 200  # columns; with more, all columns have the same weights, because each takes a search
 SMALLEST_LOSS = 1e-9  # a guard: losses are divided by that of the best model, which may be exact
@@ -178,14 +180,6 @@ class QuadraticLoss:
         return cls(to_truth / best, -between / best, answers.shares)
 
     @classmethod
-    def of_points(cls, answers: Answers) -> "QuadraticLoss":
-        """Returns the squared error of the cells of a column, all of which count equally."""
-        errors = answers.points - answers.truth
-        shares = np.full(len(answers.truth), 1.0 / len(answers.truth))
-        best = max(float((errors**2 @ shares).min()), SMALLEST_LOSS)
-        return cls(np.zeros_like(errors), 2.0 * errors[:, None] * errors[None] / best, shares)
-
-    @classmethod
     def pooled(cls, losses: Sequence["QuadraticLoss"]) -> "QuadraticLoss":
         """Returns the loss of the cells of several columns."""
         total = sum(loss.n_cells for loss in losses)
@@ -288,29 +282,46 @@ def find_weights(columns: Sequence[Answers], criterion: Criterion) -> tuple[Floa
     return np.stack(found, axis=1), share
 
 
-def find_level_weights(columns: Sequence[Answers]) -> Floats:
-    """Returns weights (M, C) of columns with few levels, shrunk towards equal weights of good models.
+def find_point_weights(columns: Sequence[Answers]) -> Floats:
+    """Returns weights (M, C) of single values of numbers, by errors relative to those of the best model."""
+    errors = []
+    for answers in columns:
+        found = answers.points - answers.truth
+        best = float((found**2).sum(axis=1).min()) / max(1, len(answers.truth))
+        errors.append(found[:, :, None] / math.sqrt(max(best, SMALLEST_LOSS)))
+    return _near_equal(errors)
 
-    All columns together count as `PRIOR` cells of each column.
-    """
+
+def find_level_weights(columns: Sequence[Answers]) -> Floats:
+    """Returns weights (M, C) of columns with few levels, by the errors of probabilities."""
     errors = []
     for answers in columns:
         assert answers.probabilities is not None
         truth = np.arange(answers.probabilities.shape[2]) == answers.truth[:, None]
-        errors.append(answers.probabilities - truth)  # (M, N, L)
+        errors.append(answers.probabilities - truth)
+    return _near_equal(errors)
+
+
+def _near_equal(errors: Sequence[Floats]) -> Floats:
+    """Returns weights (M, C) by errors (M, N, L) of each column, shrunk towards equal weights of good models.
+
+    All columns together count as `PRIOR` cells of each column.
+    """
     losses = np.concatenate([(one**2).sum(axis=2) for one in errors], axis=1)
     products = [np.einsum("mcl,ncl->mn", one, one) for one in errors]
     share = PRIOR / max(1, losses.shape[1])
     pooled: Floats = share * np.sum(products, axis=0)
     common = np.full(losses.shape[1], share)
-    if len(columns) > MAX_OWN_WEIGHTS:
-        return np.repeat(_nearly_even(pooled, losses, common)[:, None], len(columns), axis=1)
-    owner = np.repeat(np.arange(len(columns)), [len(answers.truth) for answers in columns])
-    found = [_nearly_even(own + pooled, losses, common + (owner == c)) for c, own in enumerate(products)]
+    if len(errors) > MAX_OWN_WEIGHTS:
+        return np.repeat(_near_equal_of_column(pooled, losses, common)[:, None], len(errors), axis=1)
+    owner = np.repeat(np.arange(len(errors)), [one.shape[1] for one in errors])
+    found = [
+        _near_equal_of_column(own + pooled, losses, common + (owner == c)) for c, own in enumerate(products)
+    ]
     return np.stack(found, axis=1)
 
 
-def _nearly_even(products: Floats, losses: Floats, counts: Floats) -> Floats:
+def _near_equal_of_column(products: Floats, losses: Floats, counts: Floats) -> Floats:
     """Returns weights by the products of errors (M, M) and the losses (M, N) of cells that count (N)."""
     total = max(float(counts.sum()), SMALLEST_LOSS)
     best = int((losses @ counts).argmin())
