@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # for `papers`, which is not installed
 
 
 def find_commit() -> str:

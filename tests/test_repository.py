@@ -265,3 +265,14 @@ def test_no_class_has_an_alias_of_types_as_its_base():
                     f"{path.name}: {node.name}" for base in node.bases if "NDArray" in ast.unparse(base)
                 ]
     assert found == []
+
+
+@pytest.mark.slow
+def test_every_benchmark_finds_what_it_imports():
+    """As a program is run from its file, with its own folder first on the path and without the repository."""
+    files = sorted((ROOT / "benchmarks").glob("*.py"))
+    assert files
+    names = ", ".join(file.stem for file in files)
+    code = f"import sys; sys.path[0] = {str(ROOT / 'benchmarks')!r}; import {names}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
