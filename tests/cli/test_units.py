@@ -191,7 +191,8 @@ def test_what_needs_the_whole_table_is_refused(call, rows, model, tmp_path):
         "--address, --workers, --row-id and --layout need --engine": (*base[:-2], "--workers", "2"),
         "there is no column 'key' for row_id": (*base, "--row-id", "key"),
         "m.half: --engine writes a folder, and this is a file": (*base[:3], "m.half", *base[4:]),
-        "reads files and writes a folder, not standard streams": ("impute", "-", *base[2:]),
+        "--engine reads files, not standard input": ("impute", "-", *base[2:]),
+        "--engine writes a folder, not standard output": (*base[:2], "-o", "-", *base[4:]),
     }.items():
         code, _, err = call(*arguments)
         assert code == 2

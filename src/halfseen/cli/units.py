@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,11 +119,7 @@ def sample_rows(request: FitRequest, reporter: Reporter) -> tuple[TableFile, int
     reporter : Reporter
         The reporter of progress.
     """
-    found = given_of(request, OF_WHOLE_FILES)
-    if found:
-        raise TableError(f"{OF_WHOLE_FILES[found[0]]} needs the whole table in memory; leave out --engine")
-    if request.source == "-":
-        raise TableError("--engine reads files, not standard input")
+    _check_readable_in_blocks(request, OF_WHOLE_FILES)
     asked = request.sampling
     overrides = {} if request.schema is None else halfseen.Schema.read_overrides(request.schema)
     table = open_scan(request, reporter, None)
@@ -139,12 +135,19 @@ def sample_rows(request: FitRequest, reporter: Reporter) -> tuple[TableFile, int
 # ------------------------------------------------------------------------------------------ parts
 
 
-def _refuse(request: Any) -> None:
-    found = given_of(request, NOT_IN_UNITS)
+def _check_readable_in_blocks(request: Any, of_whole_tables: Mapping[str, str]) -> None:
+    """Raise an error if an option was given that needs the whole table, or standard input is read."""
+    found = given_of(request, of_whole_tables)
     if found:
-        raise TableError(f"{NOT_IN_UNITS[found[0]]} needs the whole table in memory; leave out --engine")
-    if request.source == "-" or request.output in (None, "-"):
-        raise TableError("--engine reads files and writes a folder, not standard streams")
+        raise TableError(f"{of_whole_tables[found[0]]} needs the whole table in memory; leave out --engine")
+    if request.source == "-":
+        raise TableError("--engine reads files, not standard input")
+
+
+def _refuse(request: Any) -> None:
+    _check_readable_in_blocks(request, NOT_IN_UNITS)
+    if request.output in (None, "-"):
+        raise TableError("--engine writes a folder, not standard output")
     if Path(str(request.output)).is_file():
         raise TableError(f"{request.output}: --engine writes a folder, and this is a file")
 
@@ -234,11 +237,7 @@ def describe_in_blocks(request: DescribeRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    found = given_of(request, NOT_IN_BLOCKS)
-    if found:
-        raise TableError(f"{NOT_IN_BLOCKS[found[0]]} needs the whole table in memory; leave out --engine")
-    if request.source == "-":
-        raise TableError("--engine reads files, not standard input")
+    _check_readable_in_blocks(request, NOT_IN_BLOCKS)
     check_report(request.report)
     check_apart({"IN": request.source}, {"--report": request.report})
     asked = request.counting
