@@ -31,8 +31,8 @@ behind the best one, whose mean score is b; S is the squared error or the Brier 
 
 Weights of distributions of numbers are shrunk towards the best model by the factor
 :math:`g^2 / (g^2 + s^2)`, where g is the gain of the mixture on cells that did not choose its weights, and s
-the standard error of this gain; without a gain, each column has one model. Equal weights are no better there:
-on columns that one model knows nearly exactly, the CRPS suffers from any other model.
+the standard error of this gain; without a gain, each column has one model. Equal weights are not used there:
+where one model knows a column nearly exactly, a small share of any other multiplies the CRPS.
 
 Missing values may be larger or smaller than the hidden ones; weights that are best for the hidden ones are
 then overconfident. In distributions, numbers are therefore weighted (`tail_weights`), so that large and small
@@ -70,9 +70,8 @@ SMALLEST = 0.05  # weights below are zero
 EVEN, CLEARLY = 5.0, 2.0
 """How many cells equal weights count as, and the standard errors by which a model is clearly behind.
 
-The former was chosen for levels on the ten tables of `papers.library.auto`, where values from 2 to 20 gave
-nearly the same accuracy, and all of them a better one than weights between the mixture and the best model;
-the latter is a guess. Single values of numbers took over both.
+The former was chosen for levels by comparisons on the ten tables of `papers.library.auto`, which are not
+stored, and may be several times larger or smaller; the latter is a guess. Single values took over both.
 """
 MAX_OWN_WEIGHTS = 200  # columns; with more, all columns have the same weights, because each takes a search
 SMALLEST_LOSS = 1e-9  # a guard: losses are divided by that of the best model, which may be exact

@@ -20,6 +20,7 @@ models, for the weights of EM.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -43,10 +44,8 @@ DISPERSION = 1.3  # largest ratio, either way, of the variance of counts and tha
 GRID = torch.linspace(-5.0, 5.0, 51, dtype=torch.float64)  # scores over which densities are integrated
 SPACING = float(GRID[1] - GRID[0])
 LEAST_SPREAD = 0.25  # residual standard deviation of scores that the grid resolves
-N_STEPS, FIRST_STEPS = (
-    15,
-    8,
-)  # of EM, and of Newton's method before it; the gains then change in their second digit
+# Steps of EM, and of Newton's method before it; guesses, after which gains change in their second digit.
+N_STEPS, FIRST_STEPS = 15, 8
 LARGEST_INDEX = 30.0  # of a Poisson regression, so that means are finite
 RIDGE = 1e-6  # of cross-products, relative to their diagonal
 TINY = 1e-300
@@ -96,9 +95,7 @@ def find_outcome(
 
 def _gain(pairs: Sequence["_Pair"]) -> float | None:
     """Returns the gain by a linear regression of y in nats, None if it is not enough."""
-    each = [
-        float((_Factorised(one, "linear").density() - one.own_density()).sum()) for one in pairs if one.curved
-    ]
+    each = [float((one.linear.density() - one.own_density()).sum()) for one in pairs if one.curved]
     return sum(each) if each and sum(each) > LEAST_GAIN else None
 
 
@@ -109,9 +106,9 @@ def _gain_of_counts(pairs: Sequence["_Pair"]) -> float | None:
     """
     total = 0.0
     for one in pairs:
-        linear, counts = _Factorised(one, "linear"), _Factorised(one, "poisson")
+        counts = _Factorised(one, "poisson")
         gain = float((counts.density() - one.own_density()).sum())
-        better = counts.log_likelihood() - linear.log_likelihood()
+        better = counts.log_likelihood() - one.linear.log_likelihood()
         fits = 1 / DISPERSION < counts.dispersion() < DISPERSION
         if not fits or better < CLEARLY_COUNTS or gain < LEAST_GAIN:
             return None
@@ -174,6 +171,11 @@ class _Pair:
         full, curved = design[:, places], x.with_value or bool((high > low).any())
         outcome = guess[:, y.position]
         return cls(observed, low, high, score, full, rest, terms, place, values, outcome, curved)
+
+    @cached_property
+    def linear(self) -> "_Factorised":
+        """Both regressions if that of y is linear; counts are compared with it, and may turn out to be so."""
+        return _Factorised(self, "linear")
 
     def density(self, mean: Tensor, spread: Tensor) -> Tensor:
         """Returns log densities (N) of the scores of x, or of their intervals, up to log(2π)/2."""
