@@ -32,7 +32,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.gaussian.tabular import TabularGaussian
 
-MOST_COLUMNS = 20  # of a table in which an outcome is looked for, which takes 10 ms for each pair of columns
+MOST_COLUMNS = 20  # of a table in which an outcome is looked for: each pair of columns takes an EM; a guess
 MOST_ROWS = 1_000  # at regular distances, on which densities are compared
 ROWS_PER_INPUT = 20  # needed to compare regressions; a rule of thumb
 # An outcome is used unless observed values are clearly less probable given it, because most analyses are

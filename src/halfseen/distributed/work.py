@@ -126,8 +126,8 @@ def run_unit(job: Job, unit: Unit, progress: Callable[[int, int], None] | None =
 def repetitive(schema: pa.Schema) -> list[str]:
     """Returns the columns that are written with dictionaries: all but floating-point numbers.
 
-    These have so many values, after imputation at the latest, that a dictionary is begun and given up again:
-    measured, that takes 3.5 times as long, and the file is larger by an eighth.
+    These have so many values, after imputation at the latest, that a dictionary is begun and given up again,
+    which takes time and space.
     """
     return [one.name for one in schema if not pa.types.is_floating(one.type)]
 
