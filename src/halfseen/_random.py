@@ -21,6 +21,7 @@ from scipy.special import ndtri
 
 Keys = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _DRAW_STEP = 0xD1B54A32D192ED03
@@ -58,7 +59,7 @@ def content_keys(cells: Floats, seed: int) -> Keys:
     >>> bool(keys[0] == keys[2]), bool(keys[0] == row_keys(cells, seed=0)[0])
     (True, True)
     """
-    return _mix(_hash_rows(cells, seed))
+    return _mix(_hash_rows(cells.T, len(cells), seed))
 
 
 def row_keys(cells: Floats, seed: int) -> Keys:
@@ -71,8 +72,35 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     >>> bool(together[1] == alone[0]), bool(together[0] != together[2])
     (True, True)
     """
-    keys = _hash_rows(cells, seed)
-    return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
+    return _ranked_keys(cells.T, len(cells), seed)
+
+
+def choose_rows(columns: Iterable[Floats], n_rows: int, n_chosen: int, seed: int = 0) -> Integers:
+    """Returns the positions of the rows with the smallest keys, in the order of the keys.
+
+    Which rows they are depends on the set of rows and on the seed, not on the order of the table.
+
+    Parameters
+    ----------
+    columns : iterable of ndarray of shape (n_rows,)
+        The cells, with NaN, one column after the other: no copy of the whole table is needed.
+    n_rows, n_chosen : int
+        The number of rows of the table, and of those that are chosen at most.
+    seed : int
+        The seed of the keys.
+
+    Examples
+    --------
+    >>> column = np.array([5.0, 1.0, 4.0, 2.0, 4.0])
+    >>> chosen, reversed_ = (choose_rows([one], 5, 2) for one in (column, column[::-1]))
+    >>> bool((column[chosen] == column[::-1][reversed_]).all())
+    True
+    """
+    keys = _ranked_keys(columns, n_rows, seed)
+    if n_chosen < n_rows:
+        least = np.argpartition(keys, n_chosen)[:n_chosen]
+        return least[np.argsort(keys[least])]
+    return np.argsort(keys)
 
 
 def id_keys(ids: Any, seed: int) -> Keys:
@@ -129,9 +157,14 @@ def row_normals(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floa
     return normals
 
 
-def _hash_rows(cells: Floats, seed: int) -> Keys:
-    keys = np.full(len(cells), _mix(np.array([seed], dtype=np.uint64))[0])
-    for column in cells.T:
+def _ranked_keys(columns: Iterable[Floats], n_rows: int, seed: int) -> Keys:
+    keys = _hash_rows(columns, n_rows, seed)
+    return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
+
+
+def _hash_rows(columns: Iterable[Floats], n_rows: int, seed: int) -> Keys:
+    keys = np.full(n_rows, _mix(np.array([seed], dtype=np.uint64))[0])
+    for column in columns:
         clean = np.where(np.isnan(column), np.nan, column) + 0.0  # one NaN, and -0.0 becomes 0.0
         keys = _mix(keys ^ _mix(clean.view(np.uint64) + _GOLDEN))
     return keys

@@ -13,6 +13,7 @@ from halfseen.chained import outcome_choice
 from halfseen.chained.formula import FAMILIES, SubstantiveModel
 from halfseen.chained.imputer import ChainedImputer
 from halfseen.chained.outcome_choice import _Factorised, _Pair
+from halfseen.data.incomplete import Incomplete
 
 
 def table_of(kind, seed, n_rows=300, slope=0.5, steepness=1.0):
@@ -108,6 +109,26 @@ def test_outcomes_are_found_if_regressions_on_values_explain_more(kind, expected
     ):
         assert found_in(table, **options) is None
     assert found_in(table.assign(y=table["y"].mask(table.index == 0))) in (None, ("z ~ .", "linear"))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"), [(("counts",) * 3, "poisson"), (("counts", "dispersed"), None)]
+)
+def test_the_choice_does_not_depend_on_the_order_of_rows(kinds, expected):
+    """In the second table, every second row is from another distribution, and only some are compared."""
+    parts = [table_of(kind, seed, n_rows=800) for seed, kind in enumerate(kinds)]
+    table = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    for order in (table, table[::-1], table.sample(frac=1.0, random_state=0)):
+        found = found_in(order)
+        assert (found and found[1]) == expected
+    some = [find_inputs(order) for order in (table, table.sample(frac=1.0, random_state=1))]
+    np.testing.assert_array_equal(*some)
+
+
+def find_inputs(table):
+    """Returns the rows on which densities are compared."""
+    codes = Incomplete.from_array(table.to_numpy())
+    return codes[codes.chosen_rows(outcome_choice.MOST_ROWS)].to_array()
 
 
 def test_draws_are_those_of_the_stated_analysis():

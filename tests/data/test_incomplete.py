@@ -6,6 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from scipy import stats
+from tolerances import FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
 
@@ -69,3 +71,25 @@ def test_types_and_rows_are_chosen_for_both_at_once():
 def test_pairs_that_do_not_match_are_refused(observed, message):
     with pytest.raises(ValueError, match=message):
         Incomplete(torch.zeros(2, 2), observed)
+
+
+def test_chosen_rows_are_those_of_the_set_of_rows():
+    rng = np.random.default_rng(0)
+    cells = rng.integers(0, 4, size=(500, 3)).astype(float)  # most rows occur several times
+    cells[rng.random(cells.shape) < 0.2] = np.nan
+    whole = Incomplete.from_array(cells)
+    shuffled = whole[torch.from_numpy(rng.permutation(500))]
+    for n_rows, seed in ((1, 0), (40, 0), (499, 7)):
+        one, other = (table[table.chosen_rows(n_rows, seed)].to_array() for table in (whole, shuffled))
+        assert len(one) == n_rows
+        np.testing.assert_array_equal(one, other)
+    assert whole.chosen_rows(500).tolist() == list(range(500))
+    assert set(whole.chosen_rows(40, 1).tolist()) != set(whole.chosen_rows(40, 0).tolist())
+
+
+def test_every_row_is_as_likely_to_be_chosen():
+    """Equal rows are not chosen together: the share of each kind of row is that in the table."""
+    kinds = np.repeat([0.0, 1.0, 2.0], [2_000, 1_000, 1_000])
+    table = Incomplete.from_array(kinds[:, None])
+    found = np.bincount(table[table.chosen_rows(400)].to_array()[:, 0].astype(int), minlength=3)
+    assert stats.chisquare(found, [200, 100, 100]).pvalue > FAILURE_RATE

@@ -61,6 +61,18 @@ def test_values_with_an_interval_have_its_expected_score_on_the_lattice_and_besi
     assert margin.reliability == pytest.approx(1 - float(within.mean()))
 
 
+def test_margins_do_not_depend_on_the_order_of_values():
+    """Every second one of more values than are compared has another distribution."""
+    rng = np.random.default_rng(0)
+    half = rng.binomial(20, 0.5, size=1_500), rng.poisson(1.0, size=1_500)
+    counts, numbers = np.stack(half, axis=1).ravel().astype(float), np.exp(rng.normal(size=3_000))
+    whole = column(kind="count", integer=True)
+    for one, values in ((whole, counts), (whole, counts[:300]), (column(), numbers)):
+        found = [choose_margin(one, order) for order in (values, values[::-1], rng.permutation(values))]
+        assert found[0] is not None
+        assert all(repr(margin) == repr(found[0]) for margin in found)
+
+
 def test_held_out_counts_are_scored_by_the_densities_of_fits_without_them():
     values, counts = SHAPES["counts"], column(kind="count", integer=True, minimum=0.0)
     folds = fold_numbers(len(values))

@@ -30,7 +30,7 @@ LOGGER = logging.getLogger(__name__)
 
 NARROWEST = 0.1  # residual, in standard deviations, of a near-copy: a correlation of 0.995
 MIN_COMMON = 20  # rows that have both values: with fewer, a high correlation may be chance
-MOST_ROWS = 10_000  # rows from which correlations are computed, evenly distributed over the table
+MOST_ROWS = 10_000  # rows from which correlations are computed, chosen by their contents
 MOST_PRODUCTS = 2e10  # rows times squared columns of correlations, a few seconds: wide tables use fewer rows
 AT_ONCE = 2**22  # correlations in memory at a time
 MOST_SOURCES = 5  # columns from which a column may be imputed, those with the smallest residuals; a guess
@@ -258,7 +258,7 @@ def find_near_copies(columns: Sequence[Column], codes: Incomplete) -> list[NearC
     if len(numbers) < 2:
         return []
     n_rows = min(MOST_ROWS, max(MIN_COMMON, int(MOST_PRODUCTS / len(numbers) ** 2)))
-    rows = codes[:: -(-len(codes) // n_rows)]
+    rows = codes[codes.chosen_rows(n_rows)]
     scaler = Standardizer.fit(rows)
     z = torch.where(rows.observed, (rows.x - scaler.loc) / scaler.scale, 0.0)
     fine = [c for c in numbers if _step(z[rows.observed[:, c], c]) < 2 * NARROWEST]
@@ -302,10 +302,10 @@ def _better_than(model: TabularCompletion, codes: Incomplete, copies: Sequence[N
     """
     hidden: dict[int, list[int]] = {}
     share = min(MOST_CHECKED, max(LEAST_CHECKED, CHECKED_CELLS // len(copies)))
-    parts, shown = [], []
+    some, parts, shown = codes[codes.chosen_rows(MOST_ROWS)], [], []
     for copy in copies:
-        both = (codes.observed[:, copy.target] & codes.observed[:, copy.source]).nonzero().squeeze(1)
-        parts.append(codes[both[:: -(-len(both) // share)]])
+        both = some[some.observed[:, copy.target] & some.observed[:, copy.source]]
+        parts.append(both[both.chosen_rows(share)])
         shown.append(parts[-1].observed.clone())
         nearer = hidden.setdefault(copy.target, [copy.target])
         shown[-1][:, nearer] = False

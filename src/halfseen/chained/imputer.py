@@ -159,8 +159,8 @@ class ChainedImputer(BaseImputer):
         Maximum number of columns from which a column is predicted: those that correlate with it most.
         Columns with many levels have fewer, so that a regression has at most 400 coefficients.
     max_rows : int, default=50000
-        Maximum number of rows from which parameters are drawn, chosen at random. The joint Gaussian is
-        fitted to all rows.
+        Maximum number of rows from which parameters are drawn, chosen at random by their contents and the
+        seed. The joint Gaussian is fitted to all rows.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class ChainedImputer(BaseImputer):
         generator = torch_generator(self.seed_)
         start = self._fit_start(codes)
         if len(codes) > self.max_rows:
-            some = torch.randperm(len(codes), generator=generator)[: self.max_rows].sort().values
+            some = codes.chosen_rows(self.max_rows, self.seed_)
             codes, group = codes[some], None if group is None else group[some]
         inputs, equations, limits = self._plan(codes, start, analysis)
         if analysis is None and group is None and self._seeks_outcome():

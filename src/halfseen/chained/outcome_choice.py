@@ -33,7 +33,7 @@ from halfseen.data.schema import Column
 from halfseen.gaussian.tabular import TabularGaussian
 
 MOST_COLUMNS = 20  # of a table in which an outcome is looked for: each pair of columns takes an EM; a guess
-MOST_ROWS = 1_000  # at regular distances, on which densities are compared
+MOST_ROWS = 1_000  # on which densities are compared, chosen by their contents; a guess
 ROWS_PER_INPUT = 20  # needed to compare regressions; a rule of thumb
 # An outcome is used unless observed values are clearly less probable given it, because most analyses are
 # regressions on values. Chosen by simulation of log-normal covariates and Poisson outcomes with 300 rows, and
@@ -73,7 +73,7 @@ def find_outcome(
     start : TabularGaussian
         What completes the other columns of a row.
     """
-    some = codes[:: -(-len(codes) // MOST_ROWS)]
+    some = codes[codes.chosen_rows(MOST_ROWS)]
     guess = torch.where(some.observed, some.x, start.point(some))
     incomplete = (~codes.observed).any(dim=0).tolist()
     numbers = [one for one in inputs.columns if incomplete[one.position] and one.role == Role.NUMBER]

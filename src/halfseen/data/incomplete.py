@@ -23,6 +23,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._random import choose_rows
+
 Part = TypeVar("Part")
 
 # A block has about a million cells: large enough that its fixed costs hardly count (blocks of 65,536
@@ -226,6 +228,17 @@ class Incomplete:
         """Returns a float64 array with NaN where values are missing."""
         array: npt.NDArray[np.float64] = torch.where(self.observed, self.x, torch.nan).double().numpy()
         return array
+
+    def chosen_rows(self, n_rows: int, seed: int = 0) -> Tensor:
+        """Returns the positions of at most `n_rows` rows, chosen by a hash of the cells of each row.
+
+        Which rows they are does not depend on the order of the rows. If there are no more, all are returned,
+        in their order.
+        """
+        if len(self) <= n_rows:
+            return torch.arange(len(self))
+        columns = (Incomplete(*one).to_array() for one in zip(self.x.T, self.observed.T, strict=True))
+        return torch.from_numpy(choose_rows(columns, len(self), n_rows, seed))
 
     def filled(self, value: float | Tensor = 0.0) -> Tensor:
         """Returns ``x`` with `value` (a number, or a tensor that broadcasts) for missing values."""

@@ -337,7 +337,8 @@ def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | Non
     numbers -= (first := int(numbers.min()))
     levels = step * np.arange(first, first + numbers.max() + 1)
     if not _is_bounded(column):
-        some = numbers[:: -(-len(numbers) // MOST_VALUES)]
+        # In order, so that neither the sample nor its folds depend on the order of the rows
+        some = np.sort(numbers)[:: -(-len(numbers) // MOST_VALUES)]
         scores = _held_out_lattice(column, some, levels, step)
         if not clearly_best(scores[:, None], np.ones((2, 1), dtype=bool))[0]:
             return None
