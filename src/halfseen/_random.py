@@ -75,6 +75,30 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
 
 
+def order_by_content(parts: Iterable[Floats]) -> npt.NDArray[np.int64]:
+    """Returns the positions of all rows in a random order that is determined by their cells.
+
+    The rows of a table and those of a permuted one are the same in this order. Its first rows are a random
+    sample, unlike every k-th row of a table that is sorted or has a period.
+
+    Parameters
+    ----------
+    parts : iterable of arrays (N, D) with NaN
+        The rows, in pieces.
+
+    Examples
+    --------
+    >>> cells = np.array([[1.0, np.nan], [2.0, 3.0], [4.0, 5.0], [2.0, 3.0]])
+    >>> bool(np.array_equal(
+    ...     cells[order_by_content([cells])], cells[::-1][order_by_content([cells[::-1]])], equal_nan=True
+    ... ))
+    True
+    """
+    hashes = np.concatenate([np.empty(0, dtype=np.uint64), *(_hash_rows(part, 0) for part in parts)])
+    # equal rows by themselves would all be chosen or none of them
+    return np.argsort(_mix(hashes + _duplicate_ranks(hashes) * _GOLDEN), kind="stable")
+
+
 def id_keys(ids: Any, seed: int) -> Keys:
     """Hashes ids, integers or texts, to keys: equal ids have equal keys, whatever the other ids are.
 

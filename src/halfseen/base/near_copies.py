@@ -21,16 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfseen._random import Keys, row_uniforms
+from halfseen._random import Keys, order_by_content, row_uniforms
 from halfseen.base.completion import TabularCompletion, central, enclosing
 from halfseen.data.columns import Column
-from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer, rows_in_block
 
 LOGGER = logging.getLogger(__name__)
 
 NARROWEST = 0.1  # residual, in standard deviations, of a near-copy: a correlation of 0.995
 MIN_COMMON = 20  # rows that have both values: with fewer, a high correlation may be chance
-MOST_ROWS = 10_000  # rows from which correlations are computed, evenly distributed over the table
+MOST_ROWS = 10_000  # rows from which correlations are computed, chosen by a hash of their cells; a guess
 MOST_PRODUCTS = 2e10  # rows times squared columns of correlations, a few seconds: wide tables use fewer rows
 AT_ONCE = 2**22  # correlations in memory at a time
 MOST_SOURCES = 5  # columns from which a column may be imputed, those with the smallest residuals; a guess
@@ -240,25 +240,46 @@ def relate_near_copies(
     columns: Sequence[Column], model: TabularCompletion, codes: Incomplete
 ) -> list[NearCopy]:
     """Returns the relations that impute near-copies among the columns far better than the model does."""
-    copies = sorted(find_near_copies(columns, codes), key=lambda copy: copy.residual)
-    found = _better_than(model, codes, copies) if copies else []
+    if sum(map(_is_plain_number, columns)) < 2:
+        return []
+    order = random_order(codes)
+    copies = sorted(find_near_copies(columns, codes, order), key=lambda copy: copy.residual)
+    found = _better_than(model, codes, order, copies) if copies else []
     for copy in found:
         names = columns[copy.target].name, columns[copy.source].name
         LOGGER.info("Column %r is a near-copy of %r and imputed from it by a linear relation.", *names)
     return found
 
 
-def find_near_copies(columns: Sequence[Column], codes: Incomplete) -> list[NearCopy]:
+def random_order(codes: Incomplete) -> Tensor:
+    """Returns the rows in a random order that depends on their cells, so that the order of a table does not.
+
+    Every k-th row instead would be a poor sample of a table that is sorted, or that has k rows per unit.
+    """
+    parts = codes.chunks(rows_in_block(codes.n_features))
+    return torch.from_numpy(order_by_content(part.to_array() for part in parts))
+
+
+def find_near_copies(columns: Sequence[Column], codes: Incomplete, order: Tensor) -> list[NearCopy]:
     """Returns linear relations between columns of numbers that are nearly copies of each other.
 
     A column that has only few values is none, because draws of it are moved to its values; nor is one with
     values that are only known to lie beyond a limit.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The modelled columns.
+    codes : Incomplete
+        Their codes (N, C).
+    order : Tensor
+        The rows in random order, of which the first are used; see `random_order`.
     """
     numbers = [c for c, column in enumerate(columns) if _is_plain_number(column)]
     if len(numbers) < 2:
         return []
     n_rows = min(MOST_ROWS, max(MIN_COMMON, int(MOST_PRODUCTS / len(numbers) ** 2)))
-    rows = codes[:: -(-len(codes) // n_rows)]
+    rows = codes[order[:n_rows]]
     scaler = Standardizer.fit(rows)
     z = torch.where(rows.observed, (rows.x - scaler.loc) / scaler.scale, 0.0)
     fine = [c for c in numbers if _step(z[rows.observed[:, c], c]) < 2 * NARROWEST]
@@ -293,7 +314,9 @@ def _correlated(x: Tensor, seen: Tensor) -> dict[int, list[int]]:
     return found
 
 
-def _better_than(model: TabularCompletion, codes: Incomplete, copies: Sequence[NearCopy]) -> list[NearCopy]:
+def _better_than(
+    model: TabularCompletion, codes: Incomplete, order: Tensor, copies: Sequence[NearCopy]
+) -> list[NearCopy]:
     """Returns the relations whose intervals are far better than those of the model.
 
     A relation is used if all sources with smaller residuals are missing, so these are hidden with the target.
@@ -304,8 +327,8 @@ def _better_than(model: TabularCompletion, codes: Incomplete, copies: Sequence[N
     share = min(MOST_CHECKED, max(LEAST_CHECKED, CHECKED_CELLS // len(copies)))
     parts, shown = [], []
     for copy in copies:
-        both = (codes.observed[:, copy.target] & codes.observed[:, copy.source]).nonzero().squeeze(1)
-        parts.append(codes[both[:: -(-len(both) // share)]])
+        both = codes.observed[:, copy.target] & codes.observed[:, copy.source]
+        parts.append(codes[order[both[order]][:share]])
         shown.append(parts[-1].observed.clone())
         nearer = hidden.setdefault(copy.target, [copy.target])
         shown[-1][:, nearer] = False
