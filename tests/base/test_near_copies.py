@@ -233,3 +233,24 @@ def test_a_source_is_used_only_if_it_is_better_than_the_model_where_nearer_ones_
     X[:, 2] = 3 * X[:, 1]
     copies = relate_near_copies(columns(X), Sharp(), Incomplete.from_array(X))
     assert [(copy.target, copy.source) for copy in copies if copy.target == 1] == [(1, 2)]
+
+
+def test_the_order_of_rows_changes_no_relation():
+    """There are more rows than are looked at, some of them equal."""
+    X = table(0.9995, n_rows=12_000)
+    X[:3_000] = X[3_000:6_000]
+    order = np.random.default_rng(1).permutation(len(X))
+    one, other = (
+        relate_near_copies(columns(X), Wide(), Incomplete.from_array(rows)) for rows in (X, X[order])
+    )
+    assert len(one) == 2
+    assert [copy.to_dict() for copy in one] == [copy.to_dict() for copy in other]
+
+
+def test_rows_of_one_kind_at_regular_distances_are_not_the_table():
+    """Every second row has a copy: of 20,000 rows, every second one was looked at."""
+    X = table(0.0, n_rows=20_000)
+    X[::2, 2] = X[::2, 0]
+    assert find(X) == []
+    X[1::2, 2] = X[1::2, 0]
+    assert len(find(X)) == 2

@@ -30,7 +30,7 @@ LOGGER = logging.getLogger(__name__)
 
 NARROWEST = 0.1  # residual, in standard deviations, of a near-copy: a correlation of 0.995
 MIN_COMMON = 20  # rows that have both values: with fewer, a high correlation may be chance
-MOST_ROWS = 10_000  # rows from which correlations are computed, chosen by their contents
+MOST_ROWS = 10_000  # rows from which correlations are computed, chosen by a hash of their cells; a guess
 MOST_PRODUCTS = 2e10  # rows times squared columns of correlations, a few seconds: wide tables use fewer rows
 AT_ONCE = 2**22  # correlations in memory at a time
 MOST_SOURCES = 5  # columns from which a column may be imputed, those with the smallest residuals; a guess

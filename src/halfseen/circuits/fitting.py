@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._random import choose_rows
 from halfseen.base.parameters import (
     IMPUTER_ATTRIBUTES,
     TrainingParameters,
@@ -348,7 +349,7 @@ Algorithm = Literal["gradient", "em"]
 ROWS_PER_UNIT = 16  # rows for each component of a leaf and each channel of a region
 MIN_BATCHES, MIN_BATCH = 16, 16  # into which a small table is cut, and the fewest rows of a batch
 MOST_TREE_COLUMNS = 5_000  # all pairs are compared: measured, 3,000 columns of 50 rows take 9 s
-MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured
+MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured, by a hash of their cells
 EM_GAIN = 1e-4  # of the log-likelihood of a row, below which EM stops
 TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
 
@@ -469,7 +470,9 @@ class CircuitSettings:
                 f"columns, got {n_columns:,}. Use structure='shallow', another method, or fewer columns."
             )
         generator = np.random.default_rng(seed)
-        affinity = normalised_information(codes[:: 1 + len(codes) // MOST_DEPENDENCE_ROWS])
+        if len(codes) > MOST_DEPENDENCE_ROWS:
+            codes = codes[choose_rows(codes.T, len(codes), MOST_DEPENDENCE_ROWS)]
+        affinity = normalised_information(codes)
         pairings = [pair_columns(affinity)]
         for _ in range(1, self.n_trees):
             noise = TREE_NOISE * generator.random(affinity.shape)

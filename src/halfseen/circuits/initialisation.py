@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from halfseen._random import choose_rows
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.layers import Messages, SumLayer
 from halfseen.data.incomplete import Incomplete
@@ -24,6 +25,7 @@ CHANGE = 0.02  # share of spread weights of an unpaired region, which is initial
 OWN_LEVEL = 3.0  # additional log odds of the level that a component represents
 MIN_SPREAD = 0.05  # minimum scale of a component, in standard deviations of the column
 MOST_IMAGES, MOST_PATCHES, LLOYD_STEPS = 1000, 20_000, 15  # limits of k-means
+MOST_VALUES = 100_000  # of which quantiles are computed, chosen by a hash; a guess
 MOST_CERTAIN = 0.98  # largest mean of a binary pixel in a cluster, on the scale from -1 to 1
 LEAST_SPREAD = 0.02  # minimum scale of a grey level in a cluster, on the scale from -1 to 1
 NOISE = 0.01  # noise of other parameters, because equal components have equal gradients
@@ -69,7 +71,9 @@ def _quantile_components(batch: Incomplete, features: Tensor, n_components: int)
     for number, feature in enumerate(features.tolist()):
         values = batch.x[batch.observed[:, feature], feature].double()
         if len(values):
-            loc[:, number] = torch.quantile(values[:: 1 + len(values) // 100_000], levels)
+            if len(values) > MOST_VALUES:
+                values = values[choose_rows([values.numpy()], len(values), MOST_VALUES)]
+            loc[:, number] = torch.quantile(values, levels)
     if n_components == 1:
         return loc, torch.ones_like(loc)
     gaps = loc.diff(dim=0)
