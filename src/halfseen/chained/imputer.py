@@ -1,6 +1,6 @@
 """The imputer by chained equations with Bayesian regressions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen._random import row_keys, torch_generator
+from halfseen._random import Keys, row_keys, torch_generator
 from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
@@ -508,25 +508,11 @@ class ChainedImputer(BaseImputer):
         self.trace_ = ChainTrace(tuple(modelled[c].name for c in incomplete), mean, std)
         self.r_hat_ = self.trace_.r_hat()
 
-    def sample(self, X: Any, n_draws: int = 1, row_ids: Any = None) -> Any:
-        """Draws completed tables; see `BaseImputer.sample`. They know the analysis they are compatible with.
-
-        Parameters
-        ----------
-        X : table or array-like of shape (n_samples, n_features)
-            A table with the columns of the training table.
-        n_draws : int, default=1
-            The number of completed tables.
-        row_ids : array-like of shape (n_samples,), optional
-            Integers or strings that name the rows, for tables that are completed in parts.
-
-        Returns
-        -------
-        list of tables, or array of shape (n_draws, n_samples, n_features)
-            Tables of the same type as `X`; an array if `X` is an array.
-        """
-        drawn = super().sample(X, n_draws, row_ids)
-        drawn.analysis = self.analysis
+    def _sample(self, X: Any, n_draws: int, make_keys: Callable[[npt.NDArray[np.float64], int], Keys]) -> Any:
+        drawn = super()._sample(X, n_draws, make_keys)
+        drawn.analysis = (
+            self.analysis
+        )  # pool warns of terms that draws do not know
         return drawn
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:
