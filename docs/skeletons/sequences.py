@@ -24,8 +24,7 @@ from halfseen.base.targets import Classes, read_classes, read_weights
 from halfseen.data.incomplete import Standardizer
 from halfseen.data.sequences import Sequences, read_sequences
 from halfseen.nn.weights import load_module, module_state
-from halfseen.training.holdout import split_rows
-from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.loop import TrainingSettings, fit_module, split_rows
 from halfseen.training.supervised import CrossEntropy, Labelled
 
 

@@ -15,7 +15,7 @@ from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.mask_factors import ProbitMaskFactor
 from halfseen.gaussian.self_masked import SelfMaskedGaussian
 from halfseen.testing.tables import gaussian_array
-from halfseen.training.holdout import SMALLEST_SPLIT, split_rows
+from halfseen.training.loop import SMALLEST_SPLIT, split_rows
 from halfseen.training.progress import History, Progress
 from papers.problems.gaussian import GaussianProblem
 

@@ -375,8 +375,6 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     schema_ : Schema
         The kind of each column, and the reasons.
     weights_ : dict of str to float

@@ -480,8 +480,6 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     schema_, imputer_, n_iter_ : Schema, imputer, int
         As of `ImputeThenRegressor`.
 

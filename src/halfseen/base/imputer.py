@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
 from halfseen._machine import give_back_memory
@@ -30,11 +29,11 @@ from halfseen.base.completion import (
 )
 from halfseen.base.near_copies import NearCopy, WithNearCopies, relate_near_copies
 from halfseen.base.parameters import BROKEN, all_or_nothing, check_level, check_rows, check_whole, explained
-from halfseen.base.table import COPIES, ReadTable, TableEstimator, rows_at_once, takes_scans
+from halfseen.base.table import COPIES, ReadTable, TableEstimator, repeat_rows, rows_at_once, takes_scans
 from halfseen.config import tasks_within_budget
 from halfseen.data.columns import SkipRule
 from halfseen.data.features import MAX_INDICATORS
-from halfseen.data.incomplete import PIECE_BYTES, Incomplete, blocks_of, check_not_masked, rows_in_piece
+from halfseen.data.incomplete import PIECE_BYTES, Incomplete, blocks_of, rows_in_piece
 from halfseen.data.leaving import ColumnCheck, announcements, explain_left, leave_unreliable
 from halfseen.data.relations import group_announcements
 from halfseen.data.schema import Schema
@@ -42,35 +41,6 @@ from halfseen.data.skip_rules import Applicability, FoundRules, find_rules, rule
 from halfseen.errors import warn_user
 from halfseen.training.progress import part_of_answer, report_share
 from halfseen.words import Note
-
-
-def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
-    """Returns rows repeated by their weights; all rows once if there are no weights.
-
-    Examples
-    --------
-    >>> codes = Incomplete(torch.tensor([[1.0], [2.0]]), torch.ones(2, 1, dtype=torch.bool))
-    >>> repeat_rows(codes, [0, 2]).x.ravel()
-    tensor([2., 2.])
-    """
-    if sample_weight is None:
-        return codes
-    weights = _check_sample_weight(
-        check_not_masked(sample_weight, "sample_weight"),
-        np.empty((len(codes), 1)),
-        dtype=np.float64,
-        ensure_non_negative=True,
-    )
-    odd = np.flatnonzero(weights != np.round(weights))
-    if len(odd):
-        raise ValueError(
-            f"sample_weight must hold whole numbers, the numbers of times that rows count, got "
-            f"{weights[odd[0]]:g} in row {odd[0]}. Pass survey weights to the analysis: halfseen.pool(..., "
-            "weights=...)."
-        )
-    if not weights.any():
-        raise ValueError("sample_weight must not be zero for all rows.")
-    return codes[torch.repeat_interleave(torch.arange(len(codes)), torch.from_numpy(weights).long())]
 
 
 def _has_density(imputer: "BaseImputer") -> bool:

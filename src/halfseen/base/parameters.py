@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import ClassifierMixin
 
 from halfseen._threads import find_device
 from halfseen.training.progress import Progress
@@ -104,6 +105,9 @@ IMPUTER_ATTRIBUTES: Descriptions = {
 }
 """The fitted attributes of every imputer of tables."""
 
+CLASSES: Descriptions = {"classes_": ("array of shape (n_classes,)", "The classes, sorted.")}
+"""The fitted attribute of every classifier."""
+
 SEVERAL = "array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor"
 TARGETS = (SEVERAL, "The targets, without missing values.")  # y of predictors with one or several targets
 
@@ -137,7 +141,8 @@ def documented_by(
         For each parameter its type and its text; those that are not named come from `COMMON`. Types and
         defaults are completed from the signature.
     attributes : mapping of str to (str, str), optional
-        Fitted attributes that the class shares with others; they precede those that its docstring lists.
+        Fitted attributes that the class shares with others; they precede those that its docstring lists,
+        and the classes of a classifier come first.
     """
 
     def document(cls: ClassT) -> ClassT:
@@ -149,8 +154,10 @@ def documented_by(
         lines = _describe(cls, {**COMMON, **descriptions}, described)
         section = "\n".join(lines)
         before += (f"\n{section}" if has_own else f"\n\n{PARAMETERS}{section}") + "\n\n"
-        if attributes:
-            lines = [line for name, (kind, text) in attributes.items() for line in _entry(name, kind, text)]
+        shared_attributes = {**(CLASSES if issubclass(cls, ClassifierMixin) else {}), **(attributes or {})}
+        if shared_attributes:
+            entries = shared_attributes.items()
+            lines = [line for name, (kind, text) in entries for line in _entry(name, kind, text)]
             separator = "" if after.startswith(ATTRIBUTES) else "\n"
             shared = "\n".join(lines)
             after = f"{ATTRIBUTES}{shared}\n{separator}{after.removeprefix(ATTRIBUTES)}"

@@ -24,7 +24,7 @@ from halfseen.base.parameters import all_or_nothing, check_level, finite_answer
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, read_number_column, read_numbers, read_weights
 from halfseen.data.incomplete import Incomplete, Standardizer
-from halfseen.training.holdout import split_rows
+from halfseen.training.loop import split_rows
 from halfseen.training.supervised import Labelled
 
 EstimatorT = TypeVar("EstimatorT", bound=TableEstimator)

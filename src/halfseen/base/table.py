@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
 from halfseen._random import seed_from
@@ -35,6 +35,7 @@ from halfseen.data.incomplete import (
     PIECE_BYTES,
     Incomplete,
     Passes,
+    check_not_masked,
     in_this_process,
     rows_in_block,
     rows_in_piece,
@@ -403,6 +404,35 @@ def _is_number(cell: npt.NDArray[Any]) -> bool:
     except (OverflowError, TypeError, ValueError):
         return False
     return True
+
+
+def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
+    """Returns rows repeated by their weights; all rows once if there are no weights.
+
+    Examples
+    --------
+    >>> codes = Incomplete(torch.tensor([[1.0], [2.0]]), torch.ones(2, 1, dtype=torch.bool))
+    >>> repeat_rows(codes, [0, 2]).x.ravel()
+    tensor([2., 2.])
+    """
+    if sample_weight is None:
+        return codes
+    weights = _check_sample_weight(
+        check_not_masked(sample_weight, "sample_weight"),
+        np.empty((len(codes), 1)),
+        dtype=np.float64,
+        ensure_non_negative=True,
+    )
+    odd = np.flatnonzero(weights != np.round(weights))
+    if len(odd):
+        raise ValueError(
+            f"sample_weight must hold whole numbers, the numbers of times that rows count, got "
+            f"{weights[odd[0]]:g} in row {odd[0]}. Pass survey weights to the analysis: halfseen.pool(..., "
+            "weights=...)."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight must not be zero for all rows.")
+    return codes[torch.repeat_interleave(torch.arange(len(codes)), torch.from_numpy(weights).long())]
 
 
 def rows_at_once(n_columns: int, n_features: int, n_draws: int = 1) -> int:

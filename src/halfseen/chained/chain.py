@@ -10,16 +10,16 @@ van Buuren & Groothuis-Oudshoorn (2011), mice: Multivariate Imputation by Chaine
 Chib (1993), for the scores of values that are known to lie in an interval.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel
+from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
 from halfseen.chained.constraints import Constraints, draw_codes, draw_within
 from halfseen.chained.effects import (
     FIRST_SWEEPS,
@@ -30,243 +30,82 @@ from halfseen.chained.effects import (
     MixedRegression,
     RowGroups,
     cross_products,
-    sequential,
 )
+from halfseen.chained.equations import Equation, Parameters
 from halfseen.chained.inputs import InputColumn, Inputs, Role, score_codes
-from halfseen.chained.methods import Draw, Method, draw_by_method, fit_method
-from halfseen.chained.passive import Passive
+from halfseen.chained.methods import Method, draw_by_method, fit_method
 from halfseen.chained.regressions import (
-    CONSTANT_SCALE,
-    CROWDED_ROWS,
     EDGE,
     ENOUGH_ROWS,
-    FEW_ROWS,
-    FLAT,
-    PRIOR_ROWS,
-    PRIOR_SCALE,
     LogisticPosterior,
     MultinomialModel,
     Noise,
     OrderedModel,
-    are_few,
-    choose_prior_rows,
     draw_between,
     draw_linear,
     expected,
-    find_mode,
     follow_mode,
-    multinomial,
-    ordered,
 )
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.relations import Formula
 from halfseen.data.schema import Column
 
-PRIOR_CANDIDATES = tuple(0.25 * 2.0**k for k in range(14))  # rows per coefficient; with fewer, draws are wild
-MOST_COEFFICIENTS = 400  # of a multinomial regression, whose cost grows with their cube
 FRESH_CYCLES = 1  # in which the second derivatives of logistic regressions are computed, as in the last one
-NO_CONSTRAINTS, NOT_PASSIVE = Constraints(()), Passive((), {})
 
 
 @dataclass(frozen=True)
-class Equation:
-    """The regression of one column: its inputs and its prior.
-
-    Shapes
-    ------
-    inputs : (P), positions in the design matrix, the constant first.
-    prior : (P), precisions of the coefficients; in rows for a linear regression.
-    mode : (1, Q), where the coefficients of a logistic regression start; None for numbers.
-    """
-
-    column: InputColumn
-    inputs: Tensor
-    prior: Tensor
-    mode: Tensor | None = None
-
-    def logistic_model(self, codes: Incomplete) -> MultinomialModel | OrderedModel:
-        """Returns the regression of the observed levels of a table (N, C)."""
-        c = self.column.position
-        observed = codes.observed[:, c]
-        levels = self.column.level_of(torch.where(observed, codes.x[:, c], 0.0))
-        return self.logistic_model_of(torch.where(observed, levels, -1))
-
-    def logistic_model_of(self, levels: Tensor) -> MultinomialModel | OrderedModel:
-        """Returns the regression of levels (N) or (S, N)."""
-        kind = MultinomialModel if self.column.role == Role.LEVELS else OrderedModel
-        return kind(levels, self.column.n_levels, self.prior)
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The parameters of one regression in every chain.
+class Passive:
+    """The derived columns that predict others, with their formulas.
 
     Attributes
     ----------
-    coefficients : Tensor
-        (S, Q)
-    scale : Tensor or None
-        (S), the residual standard deviations of numbers.
-    effects : EffectDraw or None
-        Of groups. The coefficients of levels are then those of sequential regressions.
-    own : tuple of functions or None
-        What draws the column in each chain by a method of its own; there are no coefficients then.
+    names : tuple of str
+        Of the modelled columns.
+    formulas : mapping of int to Formula
+        By position of the derived column.
     """
 
-    coefficients: Tensor
-    scale: Tensor | None = None
-    effects: EffectDraw | None = None
-    own: tuple[Draw, ...] | None = None
+    names: tuple[str, ...]
+    formulas: Mapping[int, Formula]
 
     @classmethod
-    def joined(cls, parts: Sequence["Parameters"]) -> "Parameters":
-        """Returns the parameters of several groups of chains together."""
-        scales = [part.scale for part in parts if part.scale is not None]
-        effects = [part.effects for part in parts if part.effects is not None]
-        own = tuple(draw for part in parts for draw in part.own or ())
-        return cls(
-            torch.cat([part.coefficients for part in parts]),
-            torch.cat(scales) if scales else None,
-            EffectDraw.joined(effects) if effects else None,
-            own or None,
-        )
+    def of(cls, columns: Sequence[Column]) -> "Passive":
+        """Finds the derived columns among the modelled ones; their inputs are numbers and are modelled."""
+        names = tuple(column.name for column in columns)
+        formulas = {c: Formula.parse(one.derived) for c, one in enumerate(columns) if one.derived is not None}
+        known = {c: one for c, one in formulas.items() if set(one.inputs) <= set(names)}
+        return cls(names, known)
 
-    def of(self, which: Tensor) -> "Parameters":
-        """Returns the parameters of some chains."""
-        scale = None if self.scale is None else self.scale[which]
-        effects = None if self.effects is None else self.effects.of(which)
-        own = None if self.own is None else tuple(self.own[s] for s in which.tolist())
-        return Parameters(self.coefficients[which], scale, effects, own)
+    def inputs(self, derived: int) -> list[int]:
+        """Returns the positions of the columns from which a derived column is computed."""
+        return [self.names.index(name) for name in self.formulas[derived].inputs]
 
-    def predict(
-        self, equation: Equation, design: Tensor, added: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Returns mean and deviation (S, R) of scores, or the probabilities (S, R, K) of levels, twice.
+    def dependents(self, c: int) -> list[int]:
+        """Returns the derived columns that are computed from column c."""
+        return [derived for derived in self.formulas if c in self.inputs(derived)]
 
-        `design` (S, R, P) has the inputs of the equation, and `added` what `EffectDraw.offsets` returns.
-        """
-        if added is not None:
-            by_part = self.coefficients.unflatten(1, (-1, design.shape[-1]))  # (S, J, P)
-            index, variance = design @ by_part.mT + added[0], added[1]  # (S, R, J)
-            if self.scale is None:
-                shares = sequential(index / (1 + variance).sqrt())
-                return shares, shares
-            return index[..., 0], (self.scale[:, None].square() + variance[..., 0]).sqrt()
-        if self.scale is not None:
-            mean = (design @ self.coefficients.unsqueeze(-1)).squeeze(-1)
-            return mean, self.scale[:, None].expand_as(mean)
-        predict = multinomial if equation.column.role == Role.LEVELS else ordered
-        shares = predict(design, self.coefficients)
-        return shares, shares
+    def values(self, derived: int, cells: Tensor) -> Tensor:
+        """Returns a derived column (*), from completed codes (*, C); undefined values stay as they were."""
+        numbers = {self.names[c]: cells[..., c].numpy() for c in self.inputs(derived)}
+        found = np.broadcast_to(self.formulas[derived].evaluate(numbers), cells.shape[:-1])
+        return torch.from_numpy(np.where(np.isnan(found), cells[..., derived].numpy(), found))
+
+    def limit(self, limits: dict[int, npt.NDArray[np.int64]], n_columns: int) -> None:
+        """Removes derived columns from the predictors of their inputs, which would predict themselves."""
+        for derived in self.formulas:
+            for c in self.inputs(derived):
+                allowed = limits.get(c, np.arange(n_columns))
+                limits[c] = allowed[allowed != derived]
+
+    def fill(self, codes: Incomplete, completed: Tensor) -> None:
+        """Computes all missing cells of derived columns of completed codes (S, N, C)."""
+        for derived in self.formulas:
+            rows = (~codes.observed[:, derived]).nonzero().squeeze(1)
+            completed[:, rows, derived] = self.values(derived, completed[:, rows])
 
 
-def plan_equations(
-    inputs: Inputs, codes: Incomplete, limits: Mapping[int, npt.NDArray[np.int64]], most_columns: int
-) -> tuple[Equation, ...]:
-    """Returns the regression of each column, with the inputs of the columns most correlated with it.
-
-    Parameters
-    ----------
-    inputs : Inputs
-        Of all columns.
-    codes : Incomplete
-        The table (N, C).
-    limits : mapping of int to array
-        The positions of the columns that may predict a column, where the user has named them.
-    most_columns : int
-        The number of columns that predict a column at most.
-    """
-    guess = _mean_design(inputs, codes)  # (N, P), 0 where a cell is missing
-    found = []
-    for column in inputs.columns:
-        observed = codes.observed[:, column.position]
-        rows = guess[observed]
-        own = rows[:, column.start : column.stop]
-        strength = (own.mT @ rows).abs().amax(dim=0) / max(1, len(rows))
-        allowed = limits.get(column.position)
-        chosen = _choose_columns(inputs, column, strength, allowed, most_columns)
-        places = torch.tensor([0, *(place for one in chosen for place in _places(one, own, rows))])
-        prior = _prior(column, places, rows, own, codes.x[observed, column.position])
-        equation = Equation(column, places, prior)
-        if column.role != Role.NUMBER:
-            mode = find_mode(equation.logistic_model(codes), guess[None][:, :, places])
-            equation = replace(equation, mode=mode)
-        found.append(equation)
-    return tuple(found)
-
-
-def _mean_design(inputs: Inputs, codes: Incomplete) -> Tensor:
-    """Returns the design (N, P) with 0, the mean of an input, where a cell is missing."""
-    some = [codes.x[codes.observed[:, c.position], c.position][:1] for c in inputs.columns]
-    stand_in = torch.cat([one if len(one) else one.new_zeros(1) for one in some])
-    found = inputs.design(torch.where(codes.observed, codes.x, stand_in))
-    for column in inputs.columns:
-        found[~codes.observed[:, column.position], column.start : column.stop] = 0.0
-    return found
-
-
-def _choose_columns(
-    inputs: Inputs, column: InputColumn, strength: Tensor, allowed: npt.NDArray[np.int64] | None, most: int
-) -> list[InputColumn]:
-    """Returns the columns that predict a column, in their order in the table."""
-    every = [one for one in inputs.columns if one.position != column.position]
-    if allowed is not None:
-        every = [one for one in every if one.position in allowed.tolist()]
-    ranked = sorted(every, key=lambda one: (-float(strength[one.start : one.stop].max()), one.position))
-    chosen, width = list[InputColumn](), 1
-    n_equations = column.n_levels - 1 if column.role == Role.LEVELS else 1
-    for one in ranked[:most]:
-        width += one.stop - one.start
-        if n_equations > 1 and width * n_equations > MOST_COEFFICIENTS and chosen:
-            break
-        chosen.append(one)
-    return sorted(chosen, key=lambda one: one.position)
-
-
-def _places(column: InputColumn, target: Tensor, rows: Tensor) -> range:
-    """Returns the inputs of a column that predict a target (N, W): its score, its value, or both.
-
-    Both are used only if the Bayesian information criterion is in favour, because their difference
-    extrapolates badly to rows in which the target is missing.
-    """
-    if not column.with_value:
-        return range(column.start, column.stop)
-    score, value = rows[:, column.start], rows[:, column.start + 1]
-    losses = [_unexplained(target, rows[:, :1], *several) for several in ((score,), (value,), (score, value))]
-    one = column.start + int(losses[1] < losses[0])
-    gain = len(rows) * (min(losses[:2]) / max(losses[2], 1e-12))
-    needed = len(rows) * math.exp(math.log(max(2, len(rows))) / max(1, len(rows)))
-    return range(column.start, column.stop) if gain > needed else range(one, one + 1)
-
-
-def _unexplained(target: Tensor, constant: Tensor, *inputs: Tensor) -> float:
-    """Returns the largest share (of the columns of a target) that inputs explain, subtracted from 1."""
-    design = torch.stack([constant[:, 0], *inputs], dim=1)
-    gram = design.mT @ design + 1e-9 * len(design) * torch.eye(design.shape[1], dtype=torch.float64)
-    fitted = design @ torch.linalg.solve(gram, design.mT @ target)
-    total = (target - target.mean(dim=0)).square().sum(dim=0).clamp(min=1e-12)
-    return float(((target - fitted).square().sum(dim=0) / total).min())
-
-
-def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes: Tensor) -> Tensor:
-    """Returns the precisions (P) of the coefficients of a column."""
-    width, n_rows = len(places), len(rows)
-    found = torch.ones(width, dtype=torch.float64)
-    few = are_few(n_rows, width) and width > 1
-    if column.role == Role.NUMBER:
-        rows_of_prior = max(PRIOR_ROWS, CROWDED_ROWS * width / max(1, n_rows))
-        if few:
-            candidates = [width * rows_each for rows_each in PRIOR_CANDIDATES]
-            rows_of_prior = choose_prior_rows(rows[:, places[1:]], own[:, 0], candidates)
-        found *= rows_of_prior
-        found[0] = FLAT
-        return found
-    counts = torch.bincount(column.level_of(codes), minlength=column.n_levels)
-    # With few rows of a level, the log odds of all inputs together must not vary more than those of one.
-    crowded = max(1.0, FEW_ROWS * width / max(1.0, float(counts.sort(descending=True).values[1:2].sum())))
-    found *= crowded / PRIOR_SCALE**2
-    found[0] = 1 / CONSTANT_SCALE**2
-    return found
+NO_CONSTRAINTS, NOT_PASSIVE = Constraints(()), Passive((), {})
 
 
 class ScoreTargets:
@@ -313,12 +152,8 @@ class Chains:
 
     Parameters
     ----------
-    columns : sequence of Column
-        The C modelled columns.
-    inputs : Inputs
-        Of the regressions.
-    equations : sequence of Equation
-        One for each column.
+    columns, inputs, equations : sequence of Column, Inputs, sequence of Equation
+        As of `TabularChain`.
     codes : Incomplete
         The table (N, C).
     start : Tensor
@@ -613,3 +448,80 @@ class Chains:
         if scores is not None and c in self.targets:
             self.targets[c].scores[:, rows] = scores
         return drawn
+
+
+@dataclass(frozen=True)
+class ChainRun:
+    """What chains have found.
+
+    Attributes
+    ----------
+    parameters : list of Parameters
+        Of each column.
+    outcome : OutcomeDraw or None
+        Of the analysis.
+    steps : Tensor
+        (T, 2, S, C), moments of the columns after each cycle.
+    upper : dict of int to Tensor
+        (S, G), the codes of columns that are constant within groups.
+    """
+
+    parameters: list[Parameters]
+    outcome: OutcomeDraw | None
+    steps: Tensor
+    upper: dict[int, Tensor]
+
+    @classmethod
+    def joined(cls, parts: Sequence["ChainRun"]) -> "ChainRun":
+        """Returns what several groups of chains have found together."""
+        columns = zip(*(part.parameters for part in parts), strict=True)
+        outcomes = [part.outcome for part in parts if part.outcome is not None]
+        return cls(
+            [Parameters.joined(several) for several in columns],
+            OutcomeDraw.joined(outcomes) if outcomes else None,
+            torch.cat([part.steps for part in parts], dim=2),
+            {c: torch.cat([part.upper[c] for part in parts]) for c in parts[0].upper},
+        )
+
+
+@dataclass(frozen=True)
+class ChainTrace:
+    """The means and standard deviations of the completed columns after every cycle.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The columns that have missing values.
+    mean, std : ndarray of shape (n_cycles, n_chains, n_columns)
+        Of their codes: numbers, or positions of levels.
+    """
+
+    names: tuple[str, ...]
+    mean: npt.NDArray[np.float64]
+    std: npt.NDArray[np.float64]
+    of: ClassVar[str] = "the completed column"
+
+    @property
+    def kept(self) -> list[int]:
+        """The cycles whose parameters are kept: the last one."""
+        return [len(self.mean) - 1]
+
+    def r_hat(self) -> dict[str, float]:
+        r"""Returns the potential scale reduction of the mean of each column.
+
+        .. math:: \hat{R}^2 = \frac{T - 1}{T} + \frac{B}{W}
+
+        with the variance W within chains and the variance B of the means of chains, over the last T cycles,
+        half of all. Values near 1 mean that chains cannot be told apart.
+        """
+        half = self.mean[len(self.mean) // 2 :]
+        largest = np.abs(half).max(axis=(0, 1))
+        half = half / np.where(largest > 0, largest, 1.0)  # squares of large numbers would overflow
+        n_cycles, n_chains = half.shape[:2]
+        if n_cycles < 2 or n_chains < 2:
+            return dict.fromkeys(self.names, float("nan"))
+        within = half.var(axis=0, ddof=1).mean(axis=0)
+        between = half.mean(axis=0).var(axis=0, ddof=1)
+        ratio = np.divide(between, within, out=np.zeros_like(within), where=within > 0)
+        values = np.sqrt((n_cycles - 1) / n_cycles + ratio)
+        return dict(zip(self.names, values.tolist(), strict=True))

@@ -226,12 +226,10 @@ def check_groups_of_analysis(
 
     Parameters
     ----------
-    analysis : SubstantiveModel
-        The analysis.
-    columns : sequence of Column
-        The modelled columns.
+    analysis, columns : SubstantiveModel, sequence of Column
+        As of `CompatibleModel`.
     incomplete : sequence of bool
-        Which of them have missing values.
+        Which columns have missing values.
     upper : collection of int
         The columns that are constant within groups.
     """

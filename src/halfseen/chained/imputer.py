@@ -1,6 +1,6 @@
 """The imputer by chained equations with Bayesian regressions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -10,16 +10,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen._random import row_keys, torch_generator
+from halfseen._random import Keys, row_keys, torch_generator
 from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.base.table import ReadTable, predictor_positions
-from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
-from halfseen.chained.chain import Chains, Equation, Parameters, plan_equations
+from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel
+from halfseen.chained.chain import ChainRun, Chains, ChainTrace, Passive
 from halfseen.chained.constraints import Constraints
 from halfseen.chained.effects import GroupedRows, RowGroups
+from halfseen.chained.equations import Equation, Parameters, plan_equations
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.grouped import (
     GroupedChain,
@@ -34,10 +35,8 @@ from halfseen.chained.grouped import (
 from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
 from halfseen.chained.methods import Method, read_methods
 from halfseen.chained.outcome_choice import MOST_COLUMNS, find_outcome
-from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import Noise
 from halfseen.chained.tabular import TabularChain, constrain_draws, draws_of_point
-from halfseen.chained.trace import ChainTrace
 from halfseen.data.frames import Table
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.schema import Column, Schema
@@ -52,40 +51,6 @@ DRAW_COPIES = (
 )
 ENOUGH_CYCLES = 20  # from which on r_hat says something; with fewer, the variance within chains is too small
 LARGEST_R_HAT = 1.1  # the usual limit (Gelman & Rubin, 1992)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What chains have found.
-
-    Attributes
-    ----------
-    parameters : list of Parameters
-        Of each column.
-    outcome : OutcomeDraw or None
-        Of the analysis.
-    steps : Tensor
-        (T, 2, S, C), moments of the columns after each cycle.
-    upper : dict of int to Tensor
-        (S, G), the codes of columns that are constant within groups.
-    """
-
-    parameters: list[Parameters]
-    outcome: OutcomeDraw | None
-    steps: Tensor
-    upper: dict[int, Tensor]
-
-    @classmethod
-    def joined(cls, parts: Sequence["_Run"]) -> "_Run":
-        """Returns what several groups of chains have found together."""
-        columns = zip(*(part.parameters for part in parts), strict=True)
-        outcomes = [part.outcome for part in parts if part.outcome is not None]
-        return cls(
-            [Parameters.joined(several) for several in columns],
-            OutcomeDraw.joined(outcomes) if outcomes else None,
-            torch.cat([part.steps for part in parts], dim=2),
-            {c: torch.cat([part.upper[c] for part in parts]) for c in parts[0].upper},
-        )
 
 
 @documented_by({}, IMPUTER_ATTRIBUTES)
@@ -492,7 +457,7 @@ class ChainedImputer(BaseImputer):
         codes: Incomplete,
         groups: RowGroups | None,
         methods: Mapping[int, Method],
-    ) -> "_Run":
+    ) -> ChainRun:
         """Runs all chains."""
         size = min(CHAINS_TOGETHER, max(1, CELLS_TOGETHER // (len(codes) * model.inputs.width)))
         several = [range(s, min(s + size, self.n_chains)) for s in range(0, self.n_chains, size)]
@@ -500,7 +465,7 @@ class ChainedImputer(BaseImputer):
             np.arange(len(codes), dtype=np.float64)[:, None], self.seed_
         )  # whatever the cells are
 
-        def run(chains: range) -> _Run:
+        def run(chains: range) -> ChainRun:
             drawn = torch.cat([model.start.draws_of(codes, keys, range(s, s + 1)) for s in chains])
             constrain_draws(model.columns, codes, drawn)
             model.passive.fill(codes, drawn)
@@ -524,9 +489,9 @@ class ChainedImputer(BaseImputer):
             )
             parameters = some.run(self.n_cycles, steps.append)
             outcome = None if compatible is None else compatible.draw_parameters(some.completed, noise)
-            return _Run(parameters, outcome, torch.stack(steps), some.upper)
+            return ChainRun(parameters, outcome, torch.stack(steps), some.upper)
 
-        return _Run.joined(list(map_in_threads(run, several)))
+        return ChainRun.joined(list(map_in_threads(run, several)))
 
     def _describe(self, steps: Tensor, incomplete: Sequence[int]) -> None:
         """Sets the trace of the chains, and whether they agree."""
@@ -543,25 +508,11 @@ class ChainedImputer(BaseImputer):
         self.trace_ = ChainTrace(tuple(modelled[c].name for c in incomplete), mean, std)
         self.r_hat_ = self.trace_.r_hat()
 
-    def sample(self, X: Any, n_draws: int = 1, row_ids: Any = None) -> Any:
-        """Draws completed tables; see `BaseImputer.sample`. They know the analysis they are compatible with.
-
-        Parameters
-        ----------
-        X : table or array-like of shape (n_samples, n_features)
-            A table with the columns of the training table.
-        n_draws : int, default=1
-            The number of completed tables.
-        row_ids : array-like of shape (n_samples,), optional
-            Integers or strings that name the rows, for tables that are completed in parts.
-
-        Returns
-        -------
-        list of tables, or array of shape (n_draws, n_samples, n_features)
-            Tables of the same type as `X`; an array if `X` is an array.
-        """
-        drawn = super().sample(X, n_draws, row_ids)
-        drawn.analysis = self.analysis
+    def _sample(self, X: Any, n_draws: int, make_keys: Callable[[npt.NDArray[np.float64], int], Keys]) -> Any:
+        drawn = super()._sample(X, n_draws, make_keys)
+        drawn.analysis = (
+            self.analysis
+        )  # pool warns of terms that draws do not know
         return drawn
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:

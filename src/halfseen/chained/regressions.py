@@ -348,10 +348,8 @@ class OrderedModel:
 
     Parameters
     ----------
-    levels : Tensor
-        (N) or (S, N), the level of each row, -1 where it is missing.
-    n_levels : int
-        The number of levels K.
+    levels, n_levels : Tensor, int
+        As of `MultinomialModel`.
     prior : Tensor
         (P), the precisions of the inputs; that of the constant is the precision of each threshold.
     """

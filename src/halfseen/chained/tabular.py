@@ -17,14 +17,14 @@ from torch.special import ndtri
 from halfseen._random import Keys, keys_of_draw, row_uniforms
 from halfseen.base.completion import LevelProbabilities, central, enclosing
 from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
-from halfseen.chained.chain import NO_CONSTRAINTS, NOT_PASSIVE, Equation, Parameters
+from halfseen.chained.chain import NO_CONSTRAINTS, NOT_PASSIVE, Passive
 from halfseen.chained.constraints import Constraints, draw_within
 from halfseen.chained.effects import EffectDraw
+from halfseen.chained.equations import Equation, Parameters
 from halfseen.chained.formula import FAMILIES, SubstantiveModel
 from halfseen.chained.grouped import GroupModel
 from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
 from halfseen.chained.methods import draw_by_method, method_from_state, method_state, spread_of_draws
-from halfseen.chained.passive import Passive
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import Margin

@@ -45,8 +45,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import ImageLayout, pixel_features
 from halfseen.nn.weights import module_state
-from halfseen.training.holdout import split_rows
-from halfseen.training.loop import Schedule, fit_module
+from halfseen.training.loop import Schedule, fit_module, split_rows
 from halfseen.training.progress import History
 from halfseen.training.supervised import Labelled
 
@@ -287,8 +286,6 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight

@@ -32,8 +32,7 @@ from halfseen.data.schema import Column
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.nn.weights import load_module, module_state
-from halfseen.training.holdout import split_rows
-from halfseen.training.loop import fit_module
+from halfseen.training.loop import fit_module, split_rows
 
 MIN_STD = 0.05
 """No component is narrower, in units of a standardised number: ties cannot make a likelihood unbounded."""

@@ -157,8 +157,6 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight

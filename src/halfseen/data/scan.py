@@ -202,10 +202,8 @@ class Scan:
 
         Parameters
         ----------
-        start : int
-            The number of the first row.
-        table : pyarrow.Table
-            The rows.
+        start, table : int, pyarrow.Table
+            As of `row_ids`.
         n_rows, random_state : int
             As of `sample`.
         """

@@ -214,7 +214,7 @@ def output_schema(job: Job, model: Any) -> pa.Schema:
     """Returns the columns that are written, which all units share: those of the table, then new ones."""
     empty = job.scan.schema.empty_table()
     if job.operation == "predict":
-        one = answer(job, model, 0, _one_row(job.scan, model))[0]
+        one = answer(job, model, 0, _one_row(job.scan))[0]
         new = [field for field in one.schema if field.name not in empty.column_names]
     else:
         answered = model.transform(empty.select([str(name) for name in model.feature_names_in_]))
@@ -223,7 +223,7 @@ def output_schema(job: Job, model: Any) -> pa.Schema:
     return pa.schema([*empty.schema, *new])
 
 
-def _one_row(scan: Scan, model: Any) -> pa.Table:
+def _one_row(scan: Scan) -> pa.Table:
     """Returns a row in which everything is missing."""
     return pa.table([pa.nulls(1, one.type) for one in scan.schema], schema=scan.schema)
 

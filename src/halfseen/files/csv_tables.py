@@ -5,7 +5,6 @@ with the missing cells alone replaced. So ``39.10`` stays ``39.10`` and ``007`` 
 not records, such as repeated headers, units and totals, are not read and are written again.
 """
 
-import csv
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +19,7 @@ import pyarrow.csv
 
 from halfseen.errors import TableError
 from halfseen.files import dialect as dialects
-from halfseen.files.dialect import Dialect, find_preamble
+from halfseen.files.dialect import Dialect, find_footer, find_preamble, note_footer
 from halfseen.files.distinct import EMPTY, FEW, Mask, any_match, as_mask, kind_of
 from halfseen.files.formats import Style, format_cells, style_of
 from halfseen.files.missing_codes import is_missing_word
@@ -30,67 +29,6 @@ from halfseen.files.recognition import read_columns
 from halfseen.files.rules import make_rules, merge_settings
 from halfseen.files.table_file import CellTexts, Surroundings, TableFile, TextBlock, check_names
 from halfseen.words import Note
-
-_MAX_BYTES = 1 << 14  # at the end of a file, in which a footer is searched for; a guess
-_BEGINNING = re.compile(
-    r"\W*(sources?|notes?|footnotes?|remarks?|copyright|legend|disclaimer|quellen?|hinweise?|anmerkungen?|"
-    r"fu(ß|ss)noten?|stand|legende|remarques?|légende|fuentes?|notas?|fonti?|fontes?|bron|"
-    r"(last )?updated|(data |report )?(exported|generated|retrieved|downloaded)|erstellt)\b",
-    re.IGNORECASE,
-)
-
-
-def find_footer(text: bytes, delimiter: str, n_columns: int) -> str:
-    r"""Return the lines below a table, as they are written.
-
-    They are at the end of the file, have words, and have fewer cells than the table, which has three columns
-    at least. They follow an empty line, or the first of them begins with a word such as "Source": a record
-    that is cut off is no footer.
-
-    Parameters
-    ----------
-    text : bytes
-        The content of the file, in UTF-8.
-    delimiter : str
-        The delimiter of the table.
-    n_columns : int
-        The number of its columns.
-
-    Examples
-    --------
-    >>> find_footer(b"a,b,c\n1,2,3\nSource: own survey\n", ",", 3)
-    'Source: own survey\n'
-    >>> find_footer(b"a,b,c\n1,2,3\nown survey\n", ",", 3)
-    ''
-    """
-    if n_columns < 3:
-        return ""
-    end = text[-_MAX_BYTES:].decode("utf-8", errors="ignore")
-    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", end)[1:]  # at least the header is above
-    first = len(lines)
-    while first and _is_outside(lines[first - 1], delimiter, n_columns):
-        first -= 1
-    found = lines[first:]
-    if not any(line.strip() for line in found):
-        return ""
-    return "".join(found) if not found[0].strip() or _BEGINNING.match(found[0]) else ""
-
-
-def _is_outside(line: str, delimiter: str, n_columns: int) -> bool:
-    """Return whether a line is empty, or has words but fewer cells than the table."""
-    if not line.strip():
-        return True
-    if line.count('"') % 2 or not re.search(r"[^\W\d_]{2,}", line):
-        return False
-    return len(next(csv.reader([line], delimiter=delimiter))) < n_columns
-
-
-def note_footer(footer: str) -> Note:
-    """Return the note for the user."""
-    n_lines = len(footer.strip().splitlines())
-    lines = "the last line is no record" if n_lines == 1 else f"the last {n_lines} lines are no records"
-    return Note(f"{lines}: copied to a csv output, but not read", "detail")
-
 
 BLOCK = 1 << 24
 """Bytes that a thread parses. A text of one block is parsed without threads, because a process that ends

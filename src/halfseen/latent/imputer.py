@@ -43,7 +43,7 @@ from halfseen.latent.training import (
 from halfseen.latent.weights import MIN_DRAWS
 from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.weights import module_state
-from halfseen.training.holdout import RowsT, split_rows
+from halfseen.training.loop import RowsT, split_rows
 from halfseen.training.progress import History
 from halfseen.words import Missingness, check_missingness
 

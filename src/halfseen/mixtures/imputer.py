@@ -30,8 +30,7 @@ from halfseen.data.margins import inverse_softplus
 from halfseen.data.schema import Column
 from halfseen.distributions.leaves import choose_by_cdf
 from halfseen.nn.weights import load_module
-from halfseen.training.holdout import split_rows
-from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.loop import TrainingSettings, fit_module, split_rows
 
 MIN_SCALE = 0.05
 """No component is narrower, in units of a standardised feature: ties cannot make a likelihood unbounded."""

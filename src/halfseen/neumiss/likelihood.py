@@ -276,8 +276,6 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     model_ : NeuMissModel
         The fitted model, as in `NeuMissRegressor`.
     missingness_ : str

@@ -419,8 +419,6 @@ class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase)
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     module_ : NeuMissPredictor
         The trained torch module, on standardised features.
     history_ : History

@@ -333,10 +333,8 @@ class Pooled:
 
         Parameters
         ----------
-        level : float, default=0.95
-            The probability of the intervals.
-        digits : int, default=3
-            The number of significant digits of estimates, standard errors and intervals.
+        level, digits : float, int
+            As of `to_latex`.
         """
         return as_html(self, level, digits)
 

@@ -28,7 +28,7 @@ from halfseen.ratings.table import (
     check_rating_range,
     read_ratings,
 )
-from halfseen.training.holdout import SMALLEST_SPLIT
+from halfseen.training.loop import SMALLEST_SPLIT
 
 PRIOR = 5.0  # number of pseudo-ratings at the mean that a row or column has
 PASSES = 10

@@ -189,7 +189,7 @@ def summarize_diagnosis(
         "evidence": bool(diagnosis.little.p_value_robust < ALPHA or any(p.about == "value" for p in clear)),
         "patterns": _picture_patterns(diagnosis, names[:MAX_PATTERN_COLUMNS]),
         "blocks": _picture_positions(diagnosis, names[:MAX_COLUMNS]),
-        "heat": {about: _grid(diagnosis, about, names) for about in MAX_PAIRS},
+        "heat": {about: _grid(diagnosis, about) for about in MAX_PAIRS},
         "pairs": {about: _list_pairs(diagnosis.distinct_pairs(about), about) for about in MAX_PAIRS},
         "target_pairs": [
             _pair(pair)
@@ -237,7 +237,7 @@ def _picture_positions(diagnosis: Diagnosis, emptiest: Sequence[str]) -> Summary
     }
 
 
-def _grid(diagnosis: Diagnosis, about: str, emptiest: Sequence[str]) -> Summary | None:
+def _grid(diagnosis: Diagnosis, about: str) -> Summary | None:
     """Return the strengths of all pairs of one sort, for the columns with the strongest of them."""
     found: dict[tuple[str, str], Association] = {}
     for pair in diagnosis.associations.pairs:

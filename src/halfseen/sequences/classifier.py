@@ -36,9 +36,8 @@ from halfseen.data.sequences import Sequences, read_sequences
 from halfseen.nn.residual import empty_linear, reset_layers
 from halfseen.nn.sparsity import SparsityNorm
 from halfseen.nn.weights import load_module, module_state, module_weights
-from halfseen.training.holdout import SMALLEST_SPLIT
 from halfseen.training.logistic import BLEND_ROWS, SHYEST, fit_scaling, minimise
-from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.loop import SMALLEST_SPLIT, TrainingSettings, fit_module
 from halfseen.training.supervised import CrossEntropy, Labelled, RankingLoss, WithSubsets
 
 Cell = Literal["lstm", "gru"]
@@ -322,8 +321,6 @@ class SequenceClassifier(TrainingParameters, WithClasses, ClassifierMixin, Savea
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     module_ : SequenceNetwork
         The trained torch module, on standardised features.
     history_ : History

@@ -28,8 +28,7 @@ from halfseen.data.incomplete import check_not_masked
 from halfseen.errors import warn_user
 from halfseen.nn.sparsity import count_factor, sn_mask
 from halfseen.nn.weights import load_module, module_state
-from halfseen.training.holdout import split_rows
-from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.loop import TrainingSettings, fit_module, split_rows
 
 Normalisation = Literal["mask", "causal", "input", "all"]
 NORMALISATIONS: tuple[Normalisation | None, ...] = (None, "mask", "causal", "input", "all")

@@ -342,8 +342,6 @@ class SparsityNormClassifier(WithClasses, ClassifierMixin, SparsityNormBase):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     module_, history_ : SparsityNormMLP, History
         As of `SparsityNormRegressor`, which also names the reference.
 

@@ -210,8 +210,6 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        The classes, sorted.
     schema_ : Schema
         The kind of each column, and the reasons.
     n_iter_ : int
