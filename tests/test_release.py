@@ -76,10 +76,21 @@ def test_each_extra_of_users_is_tried_alone_and_with_the_oldest_dependencies(rel
     first = [one for one in tried if one.python == "3.11"]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     of_users = set(extras) - {"serve", "bench", "peers", "test", "check", "docs", "dev"}  # for development
-    assert {one.extras[0] for one in first if len(one.extras) == 1} == of_users
-    assert {name for one in first if one.oldest for name in one.extras} == of_users
-    assert {(), ("cli", "report")} == {one.extras for one in tried if one.python == "3.12"}
-    assert str(first[-1]) == "Python 3.11, extras dask, oldest dependencies"
+    for oldest in (False, True):
+        tried_so = [one for one in first if one.oldest is oldest]
+        assert {one.extras[0] for one in tried_so if len(one.extras) == 1} == of_users
+        assert {one.frames for one in tried_so if not one.extras} == {(), ("pandas",), ("polars",)}
+        assert set(tried_so[-1].extras) == of_users
+    others = [one for one in tried if one.python == "3.12"]
+    assert [set(one.extras) for one in others] == [set(), of_users]
+    assert not any(one.oldest for one in others)
+    assert str(first[1]) == "Python 3.11, extras cli, newest dependencies"
+
+
+def test_uv_takes_wheels_from_where_pip_does(release):
+    given = {"PIP_FIND_LINKS": "/a /b", "PYTHONPATH": "/c", "HOME": "/d"}
+    assert release.uv_settings(given) == {"PIP_FIND_LINKS": "/a /b", "HOME": "/d", "UV_FIND_LINKS": "/a,/b"}
+    assert release.uv_settings({**given, "UV_FIND_LINKS": "/e"})["UV_FIND_LINKS"] == "/e"
 
 
 @pytest.mark.parametrize(

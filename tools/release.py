@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import tomllib
 import zipfile
 from dataclasses import dataclass
@@ -46,12 +47,12 @@ class Environment:
     python: str
     extras: tuple[str, ...]
     oldest: bool
-    frames: bool = False  # whether the libraries of frames are installed too
+    frames: tuple[str, ...] = ()  # the libraries of frames that are installed too
 
     def __str__(self):
         """Returns the environment in words."""
         extras = f"extras {', '.join(self.extras)}" if self.extras else "no extras"
-        frames = f" with {' and '.join(FRAMES)}" if self.frames else ""
+        frames = f" with {' and '.join(self.frames)}" if self.frames else ""
         return f"Python {self.python}, {extras}{frames}, {'oldest' if self.oldest else 'newest'} dependencies"
 
 
@@ -172,47 +173,51 @@ def find_python(version):
 
 
 def environments(pythons):
-    """Returns what is tried: no extras, each alone and all for the first Python; two for each other one.
+    """Returns what is tried: no extras, each extra alone, and all; newer Pythons are tried with none and all.
 
-    torch has the one version of constraints.txt in all of them, because other versions may bring several
-    gigabytes of CUDA libraries; docs/support.md says so.
+    The first Python, the oldest, is tried with the oldest and with the newest dependencies; the others only
+    with the newest, because the oldest were published before them. torch has the one version of
+    constraints.txt in all of them; docs/support.md says so.
     """
     first, *others = pythons
-    tried = [Environment(first, (), oldest) for oldest in (False, True)]
-    tried += [Environment(first, (extra,), False) for extra in COMMAND]
-    tried += [Environment(first, COMMAND, oldest, frames=True) for oldest in (False, True)]
-    tried += [Environment(first, (extra,), oldest) for extra in ENGINES for oldest in (False, True)]
+    extras = (*COMMAND, *ENGINES)
+    tried = []
+    for oldest in (False, True):
+        tried += [Environment(first, (), oldest), *(Environment(first, (one,), oldest) for one in extras)]
+        tried += [Environment(first, (), oldest, frames=(one,)) for one in FRAMES]
+        tried += [Environment(first, extras, oldest, frames=FRAMES)]
     for python in others:
-        tried += [Environment(python, (), False), Environment(python, COMMAND, False, frames=True)]
+        tried += [Environment(python, (), False), Environment(python, extras, False, frames=FRAMES)]
     return tried
 
 
-def try_environment(environment, wheel, folder):
-    """Installs the wheel into a fresh environment and runs tools/smoke.py there; returns what went wrong."""
+def uv_settings(settings):
+    """Returns settings for uv, which does not read those of pip: the same index and folders of wheels."""
+    kept = {name: value for name, value in settings.items() if not name.startswith("PYTHON")}
+    for pip, uv in (("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), ("PIP_FIND_LINKS", "UV_FIND_LINKS")):
+        if pip in settings:
+            kept.setdefault(uv, ",".join(settings[pip].split()))
+    return kept
+
+
+def try_environment(environment, wheel, folder, tools):
+    """Installs the wheel into a fresh environment and runs tools/smoke.py there; returns what went wrong.
+
+    uv links the files of an environment to its cache, so that each dependency is fetched and unpacked once.
+    """
     place, pins = folder / "environment", folder / "pins.txt"
-    torch = next(
-        line for line in (folder / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
-    )
+    constraints = (folder / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    torch = next(line for line in constraints if line.startswith("torch=="))
     pins.write_text("\n".join([torch, *(lower_bounds(folder) if environment.oldest else [])]) + "\n")
     extras = f"[{','.join(environment.extras)}]" if environment.extras else ""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    settings = uv_settings(os.environ)
+    uv, python = tools / "bin" / "uv", place / "bin" / "python"
     try:
-        run(find_python(environment.python), "-m", "venv", place)
-        python = place / "bin" / "python"
-        run(
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--disable-pip-version-check",
-            "-c",
-            pins,
-            f"{wheel}{extras}",
-            *(FRAMES if environment.frames else ()),
-            env=clean,
-        )
+        run(uv, "venv", "--python", find_python(environment.python), place, env=settings)
+        wanted = (f"{wheel}{extras}", *environment.frames)
+        run(uv, "pip", "install", "--python", python, "--constraints", pins, *wanted, env=settings)
         smoke = [folder / "tools" / "smoke.py", "--extras", ",".join(environment.extras)]
-        run(python, "-I", *smoke, env=clean, cwd=folder / "dist")
+        run(python, "-I", *smoke, env=settings, cwd=folder / "dist")
     except ReleaseError as error:
         return str(error)
     finally:
@@ -220,15 +225,17 @@ def try_environment(environment, wheel, folder):
     return None
 
 
-def try_all(wheel, folder, pythons):
+def try_all(wheel, folder, tools, pythons):
     """Tries all environments and prints a line for each; raises if one failed."""
     present = [python for python in pythons if find_python(python)]
     if not present:
         raise ReleaseError(f"none of these versions of Python is here: {', '.join(pythons)}.")
     failures = []
     for environment in environments(present):
-        problem = try_environment(environment, wheel, folder)
-        print(f"  {'passed' if problem is None else 'FAILED'}  {environment}", flush=True)
+        began = time.monotonic()
+        problem = try_environment(environment, wheel, folder, tools)
+        seconds = time.monotonic() - began
+        print(f"  {'passed' if problem is None else 'FAILED'} {seconds:4.0f} s  {environment}", flush=True)
         if problem is not None:
             failures.append(f"{environment}:\n{problem}")
     for python in pythons:
@@ -251,14 +258,14 @@ def release(arguments):
         gather_changes(folder, version, date)
         tools = folder / "tools-environment"
         run(sys.executable, "-m", "venv", tools)
-        run(tools / "bin" / "python", "-m", "pip", "install", "--quiet", "build>=1.2", "twine>=6")
+        run(tools / "bin" / "python", "-m", "pip", "install", "--quiet", "build>=1.2", "twine>=6", "uv>=0.5")
         wheel, sdist = build(folder, tools)
         check_contents(wheel, sdist, version)
         print(
             f"built and checked {wheel.name} and {sdist.name}; installing into fresh environments:",
             flush=True,
         )
-        try_all(wheel, folder, arguments.pythons)
+        try_all(wheel, folder, tools, arguments.pythons)
         (ROOT / "dist").mkdir(exist_ok=True)
         for artefact in (wheel, sdist):
             shutil.copy2(artefact, ROOT / "dist" / artefact.name)
