@@ -42,9 +42,8 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.trees.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.trees.imputer import TreeImputer
 
-logging.getLogger("halfseen").addHandler(
-    logging.NullHandler()
-)  # nothing is shown unless the user asks for it
+# Nothing is shown unless the user asks for it.
+logging.getLogger("halfseen").addHandler(logging.NullHandler())
 __version__ = version("halfseen")
 __all__ = [
     "AutoImputer",

@@ -1,11 +1,12 @@
-"""The machine: processors and memory that this process may use, and files that are replaced in one step."""
+"""The machine: processors, memory and threads that this process may use, and files replaced in one step."""
 
 import ctypes
 import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -132,6 +133,28 @@ def plain_json(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain_json(one) for one in value]
     return value
+
+
+@contextmanager
+def in_thread(work: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Runs a function in a thread until the block ends, when the event that it is given is set.
+
+    Examples
+    --------
+    >>> ends = []
+    >>> with in_thread(lambda ended: ends.append(ended.wait()), "waiting"):
+    ...     pass
+    >>> ends
+    [True]
+    """
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(ended,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

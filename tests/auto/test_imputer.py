@@ -194,7 +194,7 @@ class Slow:
         self.started = False
 
     @property
-    def _answers(self):
+    def _fitted_model(self):
         return self
 
     def fit(self, shown):

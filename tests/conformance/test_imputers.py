@@ -30,7 +30,7 @@ def test_an_interval_of_a_symmetric_distribution_holds_the_mean_at_any_level(imp
 
 
 def test_a_quantile_depends_on_its_own_probability_only_and_does_not_decrease_with_it(imputer, table):
-    model, codes = imputer._answers, imputer._read(table, reset=False).codes
+    model, codes = imputer._fitted_model, imputer._read(table, reset=False).codes
     asked = (0.02, 0.05, 0.3, 0.5, 0.95, 0.98)
     together = model.quantiles(codes, asked)
     for q, probability in enumerate(asked):

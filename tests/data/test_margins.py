@@ -117,7 +117,7 @@ def test_margins_of_columns_are_chosen_together_as_they_are_one_by_one():
         assert margin is not None
         assert alone is not None
         assert margin.link.kind == alone.link.kind
-        torch.testing.assert_close(margin.place(torch.from_numpy(x)), alone.place(torch.from_numpy(x)))
+        torch.testing.assert_close(margin.score(torch.from_numpy(x)), alone.score(torch.from_numpy(x)))
 
 
 def test_a_normal_column_needs_no_margin():

@@ -291,7 +291,7 @@ def test_draws_have_the_conditional_mean_and_covariance(make, generator):
         if not hidden.any():
             continue
         alone = batch[i : i + 1]
-        covariance = summed_covariance(model, alone, model.settle(alone)[1]).numpy()[np.ix_(hidden, hidden)]
+        covariance = summed_covariance(model, alone, model.converge(alone)[1]).numpy()[np.ix_(hidden, hidden)]
         if make is random_bump:
             np.testing.assert_allclose(covariance, textbook(model, row, observed)[1], atol=EXACT)
         white = np.linalg.solve(np.linalg.cholesky(covariance), (drawn[:, i, hidden] - mean[i, hidden]).T)
@@ -389,7 +389,7 @@ def test_expectation_propagation_has_settled():
     )
     model, batch = SelfMaskedGaussian(gaussian, mask), random_batch(31, 50, 10)
     batch = Incomplete(0.5 * batch.x[:, :1] + 0.1 * batch.x, batch.observed)
-    posterior, sites = model.settle(batch)
+    posterior, sites = model.converge(batch)
     for _ in range(50):
         sites = model.next_sites(posterior, sites).damped(sites, 0.9)
         posterior = model.condition(batch, sites, model._plan(batch.observed))
@@ -398,8 +398,8 @@ def test_expectation_propagation_has_settled():
 
 def test_a_row_has_its_sweeps_whoever_is_beside_it():
     model, batch = random_probit(37, 5), random_batch(37, 40, 5)
-    together, _ = model.settle(batch)
+    together, _ = model.converge(batch)
     for i in range(len(batch)):
-        alone, _ = model.settle(batch[i : i + 1])
+        alone, _ = model.converge(batch[i : i + 1])
         torch.testing.assert_close(together.mean[i], alone.mean[0], rtol=0, atol=EXACT)
         torch.testing.assert_close(together.log_evidence[i], alone.log_evidence[0], rtol=0, atol=EXACT)

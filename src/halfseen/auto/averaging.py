@@ -77,7 +77,7 @@ class Averaging(TableEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Finds the weights, then fits every predictor that has one to all rows."""
         self._given_weights(self._checked_settings())
-        steps = Steps(target=self._read_target, features=self._rows, learn=self._learn)
+        steps = Steps(features=self._rows, learn=self._learn)
         return fit_predictor(self, steps, X, y, sample_weight)
 
     def _rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[Labelled[Any], Fitted]:
@@ -375,13 +375,10 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
-    weights_ : dict of str to float
-        The weights of the predictors that are averaged, by name.
+    schema_, weights_ : Schema, dict of str to float
+        As of `AveragingRegressor`.
     members_ : list of predictors
-        Fitted to all rows, in the order of ``weights_``. Their inputs are numeric codes of the columns, and
-        their classes are positions in ``classes_``.
+        Those of `AveragingRegressor`, whose classes are positions in ``classes_``.
 
     References
     ----------

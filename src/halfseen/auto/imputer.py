@@ -287,7 +287,8 @@ class AutoImputer(BaseImputer):
         @cache
         def start() -> TabularCompletion:
             with time_limit(START_SHARE * budget.left):
-                found = self._fit_member(GaussianImputer(), codes[: hiding.compared_rows(codes)])._answers
+                some = codes[: hiding.compared_rows(codes)]
+                found = self._fit_member(GaussianImputer(), some)._fitted_model
             assert found is not None
             return found
 
@@ -452,8 +453,8 @@ class AutoImputer(BaseImputer):
         return member
 
     @property
-    def _answers(self) -> TabularCompletion | None:
-        models: Any = [member._answers for member in self.members_]
+    def _fitted_model(self) -> TabularCompletion | None:
+        models: Any = [member._fitted_model for member in self.members_]
         if len(models) < 2:
             return models[0] if models else None
         levels = frozenset(c for c, column in enumerate(self._modelled) if column.levels is not None)

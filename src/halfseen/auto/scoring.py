@@ -153,7 +153,7 @@ def run(
         started = budget.clock()
         with time_limit(max(min(share - answering, FIT_SHARE * share), 0.0)):
             imputer = fit(task.shown)
-        fitted, model = budget.clock(), imputer._answers
+        fitted, model = budget.clock(), imputer._fitted_model
         assert model is not None
         within = TimeBudget(budget.left if position >= 2 else math.inf, budget.clock)
         size = rows_in_piece(len(task.columns), imputer._numbers_per_row(len(LEVELS)))

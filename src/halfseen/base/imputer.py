@@ -70,7 +70,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     A subclass defines its parameters, a method `_fit_model(codes)` that returns a `TabularCompletion`, and a
     method `_model_from_state` that rebuilds the model from saved tensors. A subclass whose `model_` is not a
-    `TabularCompletion` overrides `_fit_codes`, `_answers`, `_state` and `_restore`. Its `capabilities`
+    `TabularCompletion` overrides `_fit_codes`, `_fitted_model`, `_state` and `_restore`. Its `capabilities`
     say what distinguishes it, such as that it has no density or is trained in epochs. `transform` never
     refits, and observed values are returned unchanged.
 
@@ -289,7 +289,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             The levels are in the order of ``schema_``. The probabilities of an observed value are 0 and 1.
         """
         read = self._read(X, reset=False)
-        model = self._answers
+        model = self._fitted_model
         found = {
             c: np.empty((read.table.n_rows, len(column.levels)))
             for c, column in enumerate(self._modelled)
@@ -297,18 +297,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         }
         if model is None or not found:
             return {}
-        width = self._width + max(answer.shape[1] for answer in found.values())
+        width = self._width + max(shares.shape[1] for shares in found.values())
         size = rows_at_once(len(self.schema_), width)
         for start in range(0, read.table.n_rows, size):
             rows = torch.arange(start, min(start + size, read.table.n_rows))
             with explained(self):
                 probabilities = model.level_probabilities(read.codes[rows])
-            for c, answer in found.items():
-                answer[start : start + size] = probabilities[c].dense().numpy()
-        for answer in found.values():
-            check_rows(answer, f"{type(self).__name__}.class_probabilities")
+            for c, shares in found.items():
+                shares[start : start + size] = probabilities[c].dense().numpy()
+        for shares in found.values():
+            check_rows(shares, f"{type(self).__name__}.class_probabilities")
         modelled = self._modelled
-        return {modelled[c].name: answer for c, answer in found.items()}
+        return {modelled[c].name: shares for c, shares in found.items()}
 
     @task_threads()
     def top_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
@@ -322,7 +322,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             The probability is 1 where the value was observed.
         """
         read = self._read(X, reset=False)
-        model = self._answers
+        model = self._fitted_model
         if model is None:
             return {}
         levelled = [c for c, column in enumerate(self._modelled) if column.levels is not None]
@@ -330,10 +330,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         rows = np.flatnonzero(~read.codes.observed[:, levelled].all(dim=1).numpy())
         for part in self._pieces(rows, read.table.n_rows):
             probabilities = model.level_probabilities(read.codes[torch.from_numpy(part)])
-            for c, answer in found.items():
-                answer[part] = probabilities[c].top().numpy()
+            for c, shares in found.items():
+                shares[part] = probabilities[c].top().numpy()
         modelled = self._modelled
-        return {modelled[c].name: answer for c, answer in found.items()}
+        return {modelled[c].name: shares for c, shares in found.items()}
 
     @available_if(_has_density)
     @takes_scans
@@ -349,7 +349,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         array of shape (n_samples,)
         """
         read = self._read(X, reset=False)
-        model = cast("TabularModel | None", self._answers)
+        model = cast("TabularModel | None", self._fitted_model)
         if model is None:
             return np.zeros(read.table.n_rows)
         scores = np.empty(read.table.n_rows)
@@ -381,7 +381,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def _relate_near_copies(self, codes: Incomplete) -> None:
         """Finds near-copies that the model draws too widely, and says so; parts of other imputers do not."""
         self._near_copies = ()
-        model = self._answers
+        model = self._fitted_model
         if model is None or not self.capabilities.relates_near_copies:
             return
         self._near_copies = relate_near_copies(self._modelled, model, codes)
@@ -401,7 +401,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Raises if a parameter of the imputer cannot be written to a file."""
 
     @property
-    def _answers(self) -> TabularCompletion | None:
+    def _fitted_model(self) -> TabularCompletion | None:
         """The fitted model that completes the codes of tables."""
         model: TabularCompletion | None = self.model_
         return model
@@ -409,7 +409,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     @property
     def _completion(self) -> TabularCompletion | None:
         """The fitted model, with the linear relations between near-copies."""
-        model = self._answers
+        model = self._fitted_model
         return WithNearCopies(model, self._near_copies) if model is not None and self._near_copies else model
 
     def _entries(self) -> dict[str, Any]:
@@ -458,7 +458,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 yield some[start : start + size]
 
     def _numbers_per_row(self, n_draws: int) -> int:
-        """Returns how many numbers are in memory for each row at the peak of an answer with some draws."""
+        """Returns how many numbers are in memory for each row at the peak of a completion with some draws."""
         if self.capabilities.draws_one_by_one:
             return COPIES * (self._width + n_draws * len(self._modelled))
         return COPIES * max(1, self._width) * n_draws
@@ -494,7 +494,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 done[c] += of_column.shape[1]
         if len(pieces) > 1:
             del completed, of_column
-            give_back_memory()  # before the answer is written into a copy of the table
+            give_back_memory()  # before the completed cells are written into a copy of the table
         return [[values[s] for values in kept] for s in range(n_draws)]
 
     def _complete_piece(

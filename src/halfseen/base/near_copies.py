@@ -34,13 +34,14 @@ MOST_ROWS = 10_000  # rows from which correlations are computed, chosen by a has
 MOST_PRODUCTS = 2e10  # rows times squared columns of correlations, a few seconds: wide tables use fewer rows
 AT_ONCE = 2**22  # correlations in memory at a time
 MOST_SOURCES = 5  # columns from which a column may be imputed, those with the smallest residuals; a guess
-CHECKED_CELLS = 1_000  # observed values that are hidden, in all columns
-MOST_CHECKED, LEAST_CHECKED = 100, 20  # of them in one column
-LEVEL = 0.9  # of the intervals that are compared
+CHECKED_CELLS = 1_000  # observed values that are hidden to compare intervals, over all columns
+MOST_CHECKED, LEAST_CHECKED = 100, 20  # most and fewest of them in one column
+LEVEL = 0.9  # probability of the intervals that are compared
 TOO_WIDE = 1.5  # ratio of interval scores; chosen so that the error of a fit to few rows does not count
 EXACT = 1e-6  # interval score, in standard deviations, below which differences do not matter
 N_ATOMS = 40  # quantiles that represent the distribution of residuals
-RANGE_ROWS, MOST_RANGES = 50, 10  # rows in each range of the source that has residuals of its own, and ranges
+RANGE_ROWS = 50  # rows in each range of the source that has residuals of its own
+MOST_RANGES = 10
 STREAM = 1 << 26  # noise of residuals, apart from that of models
 
 

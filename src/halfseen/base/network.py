@@ -103,7 +103,6 @@ class NetworkBase(TrainingParameters, TableEstimator):
         check_number("weight_decay", self.weight_decay, lambda v: 0 <= v < np.inf, "a number of at least 0")
         check_training(self)
         steps = Steps(
-            target=self._read_target,
             features=self._encode_rows,
             held_out=self.validation_fraction,
             learn=self._train,

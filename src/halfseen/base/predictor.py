@@ -49,9 +49,6 @@ class Steps:
 
     Parameters
     ----------
-    target : callable
-        From y, the number of rows and the weights (N) of all rows, to the targets of the rows with a positive
-        weight and attributes.
     features : callable
         From codes, targets and weights of rows, to the rows that the model is fitted to and attributes.
     plan : callable
@@ -69,7 +66,6 @@ class Steps:
         Whether a table without a column that can be modelled is an error.
     """
 
-    target: Callable[[Any, int, Tensor], tuple[Any, Fitted]]
     features: Callable[[Incomplete, Any, Tensor], tuple[Any, Fitted]]
     plan: Callable[[Incomplete, Any, torch.Generator], Any] = _no_plan
     held_out: float = 0.0
@@ -84,13 +80,13 @@ class Steps:
 def fit_predictor(
     estimator: EstimatorT, steps: Steps, X: Any, y: Any, sample_weight: Any = None
 ) -> EstimatorT:
-    """Fits a predictor to a table and a target by its steps, and returns it."""
+    """Fits a predictor by its steps to a table and to a target, which `_read_target` reads; returns it."""
     fitted = estimator.__dict__
     read = estimator._read(X, reset=True)
     n_rows = read.table.n_rows
     weights = read_weights(sample_weight, n_rows)
     counted = weights > 0
-    target, found = steps.target(y, n_rows, weights)
+    target, found = estimator._read_target(y, n_rows, weights)
     fitted.update(found)
     if steps.needs_columns and not estimator._modelled:
         raise estimator._nothing_to_learn(n_rows)
@@ -259,7 +255,7 @@ def steps_of(
 
     The regressor is calibrated on rows that were held out, and is then fitted to all rows.
     """
-    steps = Steps(target=estimator._read_target, features=features, plan=plan, learn=learn)
+    steps = Steps(features=features, plan=plan, learn=learn)
     if not isinstance(estimator, EqualWidthRegressor):
         return steps
     return replace(steps, held_out=HELD_OUT, calibrate=estimator._calibrate, refit=True)

@@ -258,10 +258,9 @@ class TableEstimator(Saveable, BaseEstimator):
     image_planes_: tuple[int, int, int] = field(init=False)  # the shape (C, H, W) of images, if X holds them
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Lets methods of subclasses take tables in files (`halfseen.scan`), as `scanned.HANDLERS` says."""
-        for (
-            name
-        ) in HANDLERS:  # also methods of base classes that know nothing of tables, such as `WithClasses`
+        """Lets methods of subclasses take tables in files (`halfseen.scan`), by `HANDLERS`."""
+        # Methods of base classes that know nothing of tables, such as `WithClasses`, are wrapped as well.
+        for name in HANDLERS:
             method = getattr(cls, name, None)
             if isinstance(method, FunctionType) and not hasattr(method, "takes_scans"):
                 setattr(cls, name, takes_scans(method))

@@ -461,9 +461,8 @@ class ChainedImputer(BaseImputer):
         """Runs all chains."""
         size = min(CHAINS_TOGETHER, max(1, CELLS_TOGETHER // (len(codes) * model.inputs.width)))
         several = [range(s, min(s + size, self.n_chains)) for s in range(0, self.n_chains, size)]
-        keys = row_keys(
-            np.arange(len(codes), dtype=np.float64)[:, None], self.seed_
-        )  # whatever the cells are
+        # The noise of the cycles depends on the position of a row, whatever its cells are.
+        keys = row_keys(np.arange(len(codes), dtype=np.float64)[:, None], self.seed_)
 
         def run(chains: range) -> ChainRun:
             drawn = torch.cat([model.start.draws_of(codes, keys, range(s, s + 1)) for s in chains])
@@ -510,9 +509,7 @@ class ChainedImputer(BaseImputer):
 
     def _sample(self, X: Any, n_draws: int, make_keys: Callable[[npt.NDArray[np.float64], int], Keys]) -> Any:
         drawn = super()._sample(X, n_draws, make_keys)
-        drawn.analysis = (
-            self.analysis
-        )  # pool warns of terms that draws do not know
+        drawn.analysis = self.analysis  # pool warns of terms that draws do not know
         return drawn
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:

@@ -229,7 +229,7 @@ def choose_features(
     margins = list(chain.from_iterable(several))
     for i, c in enumerate(features.numeric):
         margin = margins[i]
-        if margin is not None and c in free and not margin.half and not len(margin.values):
+        if margin is not None and c in free and not margin.half and not len(margin.unlimited):
             margins[i] = margin.adjusted(least=-inf, greatest=inf)
     plain = FeatureMap.fit(columns, codes, all_indicators=False)
     plain = replace(plain, blocks=features.blocks)

@@ -78,11 +78,11 @@ class CircuitPasses(nn.Module):
             else:
                 messages = layer(messages)
             messages = product(messages)
-        # The trees are mixed: what their shifts have in common goes to the root's shift.
+        # The root mixes the trees, so their values need one common shift.
         common = messages.shift.amax(dim=0)  # (N)
         values = messages.values + (messages.shift - common).to(messages.values.dtype).unsqueeze(-1)
         top = values.movedim(0, 1).flatten(start_dim=1)  # (N, trees * channels)
-        if best:  # there are no shifts
+        if best:  # maxima do not need shifts
             return UpwardPass(inputs, top, self.root.best(top[None])[0], common)
         out = self.root(Messages(top[None], common[None]))
         return UpwardPass(inputs, top, out.values[0], out.shift[0])

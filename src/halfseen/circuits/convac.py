@@ -365,7 +365,6 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         if self.averaging not in get_args(Averaging):
             raise ValueError(f"averaging must be 'geometric' or 'mixture', got {self.averaging!r}.")
         steps = Steps(
-            target=self._read_target,
             features=self._encode_rows,
             held_out=self.validation_fraction,
             learn=self._learn,

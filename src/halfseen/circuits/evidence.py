@@ -157,8 +157,8 @@ def fit_evidence_weight(
     return EvidenceWeight(complete, empty)
 
 
-PANELS = (-8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0)  # ends, in standard deviations
-N_NODES = 4  # of the rule in each panel
+PANELS = (-8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0)  # of a quadrature, in deviations
+N_NODES = 4  # Gauss-Legendre nodes in each panel
 
 
 @dataclass(frozen=True)

@@ -347,11 +347,11 @@ Shape = Literal["tree", "shallow"]
 Algorithm = Literal["gradient", "em"]
 
 ROWS_PER_UNIT = 16  # rows for each component of a leaf and each channel of a region
-MIN_BATCHES, MIN_BATCH = 16, 16  # into which a small table is cut, and the fewest rows of a batch
-MOST_TREE_COLUMNS = 5_000  # all pairs are compared: measured, 3,000 columns of 50 rows take 9 s
-MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured, by a hash of their cells
-EM_GAIN = 1e-4  # of the log-likelihood of a row, below which EM stops
-TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
+MIN_BATCHES, MIN_BATCH = 16, 16  # fewest batches of a small table, and fewest rows of a batch
+MOST_TREE_COLUMNS = 5_000  # a limit because all pairs are compared: 3,000 columns of 50 rows took 9 s
+MOST_DEPENDENCE_ROWS = 20_000  # most rows, chosen by a hash, by which dependence is estimated
+EM_GAIN = 1e-4  # EM stops when the mean log-likelihood of a row rises by less
+TREE_NOISE = 0.3  # noise added to the dependence of columns, so that further trees differ
 
 
 def training_settings(estimator: Any, n_rows: int, schedule: Schedule = "cosine") -> TrainingSettings:

@@ -81,11 +81,11 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging:
     averaging : {"geometric", "mixture"}
         The kind of average.
     """
-    answers = [circuit.class_scores(seen_through(batch, grid)) for grid in grids]
-    scores = torch.stack([score for score, _ in answers])  # (S, N, K)
+    by_grid = [circuit.class_scores(seen_through(batch, grid)) for grid in grids]
+    scores = torch.stack([score for score, _ in by_grid])  # (S, N, K)
     if averaging == "geometric":
         return scores.log_softmax(dim=-1).mean(dim=0).log_softmax(dim=-1)
-    shifts = torch.stack([shift for _, shift in answers])  # (S, N)
+    shifts = torch.stack([shift for _, shift in by_grid])  # (S, N)
     joint = scores + (shifts - shifts.amax(dim=0)).to(scores.dtype).unsqueeze(-1)
     return joint.logsumexp(dim=0).log_softmax(dim=-1)
 

@@ -145,7 +145,7 @@ class ProductLayer(nn.Module):
         return Messages(self._sum(messages.values), self._sum(messages.shift))
 
     def _sum(self, x: Tensor) -> Tensor:
-        if self.order is not None:  # one more region of zeros, where a group is smaller than others
+        if self.order is not None:  # a region of zeros fills up groups that are smaller than others
             x = torch.cat([x, torch.zeros_like(x[:1])]).index_select(0, self.order)
         return x.view(-1, self.n_groups, *x.shape[1:]).sum(dim=0)
 

@@ -68,7 +68,6 @@ class CircuitPredictor(CircuitParameters, TableEstimator):
         check_number("beta", self.beta, lambda v: 0 <= v < float("inf"), "at least 0 and finite")
         check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
         steps = Steps(
-            target=self._read_target,
             features=self._encode_rows,
             plan=self._plan,
             held_out=self.validation_fraction,
@@ -121,11 +120,11 @@ class CircuitPredictor(CircuitParameters, TableEstimator):
 
     @task_threads()
     @torch.no_grad()
-    def _answers(self, X: Any, answer: Callable[[Incomplete], Tensor], width: int = 1) -> Tensor:
-        """Returns `answer` for the features (N, D) of a table, computed in chunks."""
+    def _map_rows(self, X: Any, function: Callable[[Incomplete], Tensor], width: int = 1) -> Tensor:
+        """Returns the values of a function of the features (N, D) of a table, computed in chunks."""
         codes = self._read(X, reset=False).codes
         size = self._rows_at_once(width)
-        return torch.cat(map_pieces(lambda part: answer(self._features.encode(part)), codes, size))
+        return torch.cat(map_pieces(lambda part: function(self._features.encode(part)), codes, size))
 
     def _rows_at_once(self, width: int) -> int:
         """Returns how many rows fit into the memory that is planned, `width` times what scores need."""
@@ -203,7 +202,7 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         next. The mutual information is exact for the circuit, before its probabilities are calibrated.
         """
         check_is_fitted(self)
-        found = self._answers(X, lambda batch: information_gain(self.circuit_, batch), len(self.classes_))
+        found = self._map_rows(X, lambda batch: information_gain(self.circuit_, batch), len(self.classes_))
         gain = np.zeros((len(found), len(self.schema_)))
         gain[:, [column.modelled for column in self.schema_]] = found.numpy()
         return gain
@@ -212,12 +211,12 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         check_is_fitted(self)
         owners = self.circuit_.leaves.observation.columns_of_features
 
-        def answer(batch: Incomplete) -> Tensor:
+        def logits(batch: Incomplete) -> Tensor:
             scores, _ = self.circuit_.class_scores(batch)
             fraction = observed_fraction(batch, owners)
             return self.evidence_weight_(scores, self.circuit_.log_prior, fraction)
 
-        return self._answers(X, answer)
+        return self._map_rows(X, logits)
 
     def _calibrate(
         self, train: LabelledRows, held: LabelledRows | None, generator: torch.Generator
@@ -314,7 +313,7 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected target of each row given its observed inputs."""
         check_is_fitted(self)
-        return self._shaped(self._answers(X, lambda batch: self._targets(self._mean(batch))))
+        return self._shaped(self._map_rows(X, lambda batch: self._targets(self._mean(batch))))
 
     @finite_answer
     def predict_interval(
@@ -323,13 +322,13 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
         """Returns the ends of an interval that contains the target of each row with probability `level`."""
         check_is_fitted(self)
         check_level(level)
-        ends = [(1 - level) / 2, (1 + level) / 2]
+        shares = [(1 - level) / 2, (1 + level) / 2]
 
-        def answer(batch: Incomplete) -> Tensor:
-            quantiles = self.circuit_.conditional_quantiles(self._with_unknown(batch), ends)
+        def ends(batch: Incomplete) -> Tensor:
+            quantiles = self.circuit_.conditional_quantiles(self._with_unknown(batch), shares)
             return torch.stack([self._targets(quantile) for quantile in quantiles], dim=1)  # (N, 2, T)
 
-        low, high = self._answers(X, answer, 4).unbind(dim=1)
+        low, high = self._map_rows(X, ends, 4).unbind(dim=1)
         return self._shaped(low), self._shaped(high)
 
     def _mean(self, batch: Incomplete) -> Tensor:

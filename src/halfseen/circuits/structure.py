@@ -323,7 +323,7 @@ def pair_columns(affinity: npt.NDArray[np.float64]) -> list[Groups]:
     while len(affinity) > 1:
         groups = _pair(affinity)
         first = np.array([group[0] for group in groups])
-        last = np.array([group[-1] for group in groups])  # the first, if a region is alone
+        last = np.array([group[-1] for group in groups])  # equal to `first` for a region without a partner
         rows = (affinity[first] + affinity[last]) / 2
         affinity = (rows[:, first] + rows[:, last]) / 2
         levels.append(groups)

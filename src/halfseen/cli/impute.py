@@ -264,7 +264,7 @@ def check_filled(
         return None
     if new and imputer.capabilities.compares_methods and imputer.hidden_cells_.n_rows:
         return check_hidden(imputer.hidden_cells_, incomplete, level=request.level)
-    method = "gaussian" if request.method == "auto" else request.method  # auto without a choice is Gaussian
+    method = "gaussian" if request.method == "auto" else request.method  # what auto is without a comparison
     again = new and find_method(method).steps != "epoch"
 
     def build(settings: dict[str, Any]) -> Any:
@@ -290,7 +290,7 @@ def _after_the_table(what: str, request: ImputeRequest) -> Iterator[None]:
     except KeyboardInterrupt as interruption:
         interruption.add_note(written)
         raise
-    except Exception as error:  # raised again, as it is or as what a user can read
+    except Exception as error:  # raised again, unchanged or with an explanation
         if debugging() and not is_expected(error):
             raise
         raise TableError(f"{what} could not be made: {explain_error(error)[0]}; {written}") from error

@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 import halfseen
+from halfseen._machine import in_thread
 from halfseen.cli.main import one_line
 from halfseen.errors import HalfseenWarning
 from halfseen.training.progress import watch_answers
@@ -231,10 +232,9 @@ class Reporter:
     def _beating(self, what: str, unit: str | None) -> Iterator[Callable[[Any], None]]:
         """Print from a separate thread how far the step is, so that a long epoch is not silent."""
         last: list[Any] = []
-        ended = threading.Event()
         began = time.monotonic()
 
-        def beat() -> None:
+        def beat(ended: threading.Event) -> None:
             for moment in chain(BEATS, count(2 * BEATS[-1], BEATS[-1])):
                 if ended.wait(max(0.0, began + moment - time.monotonic())):
                     return
@@ -243,13 +243,8 @@ class Reporter:
         def move(record: Any) -> None:
             last[:] = [record]
 
-        thread = threading.Thread(target=beat, name="halfseen progress", daemon=True)
-        thread.start()
-        try:
+        with in_thread(beat, "halfseen progress"):
             yield move
-        finally:
-            ended.set()
-            thread.join()
 
 
 def wrap_words(text: str, width: int) -> list[str]:

@@ -198,9 +198,8 @@ def readable(series: nw.Series[Any]) -> nw.Series[Any]:
     if series.implementation.is_pandas_like() and _is_arrow_backed(native):
         return nw.from_native(_simplified(_arrow_of(native)), series_only=True)
     if series.implementation.is_pandas_like() and getattr(native.dtype, "tz", None) is not None:
-        return nw.from_native(
-            native.dt.tz_convert("UTC"), series_only=True
-        )  # for zones like America/New_York
+        # For zones such as America/New_York.
+        return nw.from_native(native.dt.tz_convert("UTC"), series_only=True)
     if series.implementation.is_pyarrow() and (simplified := _simplified(native)) is not native:
         return nw.from_native(simplified, series_only=True)
     return series

@@ -251,7 +251,7 @@ class FeatureMap:
     def score(self, feature: int, x: Tensor) -> Tensor:
         """Returns the features of values (*) of a numeric column, for example of thresholds."""
         margin = self.margins[feature] if self.margins else None
-        place = x if margin is None else margin.place(x)
+        place = x if margin is None else margin.score(x)
         return (place - self.scaler.loc[feature]) / self.scaler.scale[feature]
 
     def encode_number(self, feature: int, x: Tensor) -> Tensor:

@@ -165,9 +165,8 @@ class Table:
 
 def is_frame(native: Any) -> bool:
     """Returns whether the object is an eager or lazy table that narwhals supports."""
-    if isinstance(native, np.ndarray) or nw.dependencies.is_into_dataframe(
-        native
-    ):  # the usual cases, quickly
+    # The most frequent cases, quickly.
+    if isinstance(native, np.ndarray) or nw.dependencies.is_into_dataframe(native):
         return not isinstance(native, np.ndarray)
     try:
         frame = nw.from_native(native, pass_through=True)

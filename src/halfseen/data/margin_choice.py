@@ -54,8 +54,8 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Bent:
-    """Samples after four kinds of links (4, G, Q), log slopes, and which columns (4, G) have the link."""
+class _Transformed:
+    """Samples after four kinds of links (4, G, Q), log slopes, and which links (4, G) are possible."""
 
     links: list[list[Link]]
     places: Floats
@@ -86,7 +86,7 @@ def compare_margins(
     ]
 
 
-def _apply_links(samples: Floats, bounds: Sequence[Link | None]) -> _Bent:
+def _apply_links(samples: Floats, bounds: Sequence[Link | None]) -> _Transformed:
     """Returns samples transformed by all links that are possible for them, the simplest first."""
     n_columns = len(samples)
     free = np.array([bound is None for bound in bounds])
@@ -130,7 +130,7 @@ def _apply_links(samples: Floats, bounds: Sequence[Link | None]) -> _Bent:
             for g in range(n_columns)
         ],
     ]
-    return _Bent(links, places, slopes, np.stack([np.ones_like(free), positive, positive, free]))
+    return _Transformed(links, places, slopes, np.stack([np.ones_like(free), positive, positive, free]))
 
 
 def _held_out(places: Floats, slopes: Floats, best: Indices) -> Floats:
@@ -247,9 +247,8 @@ def clearly_best(scores: Floats, valid: npt.NDArray[np.bool_]) -> Indices:
 LARGEST = 1e100  # larger numbers are not transformed
 FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless it has bounds or limits
 MOST_VALUES = 2_000  # maximum number of lattice values on which a choice is based
-SAMPLES = 2 ** (
-    np.arange(5 * 4, 10 * 4 + 1) / 4
-)  # sizes of samples of real numbers, on which a choice is based
+# Sizes of samples of real numbers, on which a choice is based.
+SAMPLES = 2 ** (np.arange(5 * 4, 10 * 4 + 1) / 4)
 MOST_LEVELS = 40  # maximum number of integers modelled by thresholds; more are nearly continuous
 MOST_EXACT = 2.0**51  # steps from zero up to which floats resolve halves of a step
 ATOM_SHARE, ATOM_COUNT = 0.05, 10  # minimum share and number of equal values that make an atom
@@ -259,7 +258,7 @@ ROOM = 0.25  # how far imputed values may exceed the range of values, relative t
 FAR = 1e6  # standard deviations; a link bends by a millionth over the values if a bound is so far away
 FEWEST_KNOWN = 10  # minimum number of uncensored values to choose a link
 LINEAR = 0.995  # correlation of values and scores from which their relation counts as linear
-N_ANSWERS = 50  # number of quantiles that map imputed values into the bounds
+N_BOUND_KNOTS = 50  # number of quantiles that map imputed values into the bounds
 
 
 def choose_margin(column: Column, values: Floats) -> Margin | None:
@@ -466,11 +465,11 @@ def _inside(margin: Margin, column: Column, values: Floats) -> Margin:
     inside = values[~_is_outside(column, values)]
     if not len(inside):
         ends = [end for end in (low, high) if abs(end) < inf]
-        inside = np.linspace(ends[0], ends[-1], N_ANSWERS)
-    shares = (np.arange(N_ANSWERS) + 0.5) / N_ANSWERS
-    start, first = np.unique(np.quantile(values, shares), return_index=True)
-    answers = np.quantile(inside, shares)[first]
-    return replace(margin, values=torch.from_numpy(start), answers=torch.from_numpy(answers))
+        inside = np.linspace(ends[0], ends[-1], N_BOUND_KNOTS)
+    shares = (np.arange(N_BOUND_KNOTS) + 0.5) / N_BOUND_KNOTS
+    unlimited, first = np.unique(np.quantile(values, shares), return_index=True)
+    limited = np.quantile(inside, shares)[first]
+    return replace(margin, unlimited=torch.from_numpy(unlimited), limited=torch.from_numpy(limited))
 
 
 def _censored_margin(column: Column, values: Floats, censored: npt.NDArray[np.bool_]) -> Margin:

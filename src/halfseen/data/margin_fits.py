@@ -38,7 +38,7 @@ def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats
 
     A margin with detection limits, or with values beyond its bounds, is not refitted.
     """
-    if margin.is_censored or len(margin.values) or values.min() == values.max():
+    if margin.is_censored or len(margin.unlimited) or values.min() == values.max():
         return margin
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]

@@ -176,9 +176,8 @@ def _undo_box_cox(u: Tensor, power: float) -> Tensor:
     return torch.expm1((power * u).log1p() / power)
 
 
-NODES, WEIGHTS = (
-    torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(32)
-)  # of quadrature under a standard normal, once the weights are divided by their sum
+# Nodes of quadrature under a standard normal, and weights that are divided by their sum where they are used.
+NODES, WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(32))
 INNER = WEIGHTS > 1e-9 * WEIGHTS.sum()  # nodes that matter to a mean
 INNER_NODES, INNER_SHARES = NODES[INNER], WEIGHTS[INNER] / WEIGHTS[INNER].sum()
 # The other numbers are guesses, except those that follow from the precision of doubles: no measurement chose
@@ -258,9 +257,8 @@ class Margin:
         Imputed values are limited to this range.
     reliability : float
         The fraction r of the variance of the scores that the values explain.
-    values, answers : Tensor
-        (Q), knots of an increasing map that is applied to imputed values, in order to keep them within
-        bounds.
+    unlimited, limited : Tensor
+        (Q), knots of an increasing map from imputed values to values within the bounds of the column.
     """
 
     link: Link = IDENTITY
@@ -276,8 +274,8 @@ class Margin:
     reliability: float = 1.0
     least: float = -inf
     greatest: float = inf
-    values: Tensor = field(default_factory=_none)
-    answers: Tensor = field(default_factory=_none)
+    unlimited: Tensor = field(default_factory=_none)
+    limited: Tensor = field(default_factory=_none)
 
     def adjusted(self, **settings: float) -> "Margin":
         """Returns the margin with other limits or another reliability, which do not affect its maps."""
@@ -317,18 +315,18 @@ class Margin:
     def interval(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the least and greatest score of each value; they are equal where a value has one score."""
         if self.half:
-            below = torch.where(x - self.half <= self.low, -inf, self.place(x - self.half))
-            above = torch.where(x + self.half >= self.high, inf, self.place(x + self.half))
+            below = torch.where(x - self.half <= self.low, -inf, self.score(x - self.half))
+            above = torch.where(x + self.half >= self.high, inf, self.score(x + self.half))
         elif self.has_atoms:
             place = self.link.forward(x)
             below, above = self._forward(place), self._forward(place, last=True)
             above = torch.where(above - below < NARROW, below, above)
         else:
-            below = above = self.place(x)
+            below = above = self.score(x)
         if not self.is_censored:
             return below, above
         limits = torch.tensor([self.censored_below, self.censored_above], dtype=x.dtype)
-        cut = self.place(limits.clamp(torch.finfo(x.dtype).min, torch.finfo(x.dtype).max))
+        cut = self.score(limits.clamp(torch.finfo(x.dtype).min, torch.finfo(x.dtype).max))
         censored = x < self.censored_below
         below, above = torch.where(censored, -inf, below), torch.where(censored, cut[0], above)
         censored = x > self.censored_above
@@ -336,13 +334,13 @@ class Margin:
 
     def edge_scores(self, x: Tensor) -> Tensor:
         """Returns the scores of the edges between lattice values, infinite at the ends of the lattice."""
-        closed = torch.where(x <= self.low, -inf, self.place(x))
+        closed = torch.where(x <= self.low, -inf, self.score(x))
         return torch.where(x >= self.high, inf, closed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the scores of values, as models use them."""
         if not self.by_interval:
-            return self.place(x)
+            return self.score(x)
         if self.half:
             levels, which = _distinct(x, 2 * self.half)
             below, above = self.interval(levels)
@@ -380,7 +378,7 @@ class Margin:
         if self.half:
             step = 2 * self.half
             x = (torch.round(x / step) * step).clamp(self.low + self.half, self.high - self.half)
-        return PiecewiseLinear(self.values, self.answers)(x) if len(self.values) else x
+        return PiecewiseLinear(self.unlimited, self.limited)(x) if len(self.unlimited) else x
 
     def log_slope(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\log dz/dx` at values with one score each."""
@@ -409,7 +407,7 @@ class Margin:
         return torch.cat([self._mean(*part) for part in parts])
 
     def _mean(self, mean: Tensor, std: Tensor) -> Tensor:
-        if self.half and not len(self.values):
+        if self.half and not len(self.unlimited):
             levels, edges = self._lattice()
             reached = torch.erf((mean.unsqueeze(-1) - edges) / (sqrt(2) * std.unsqueeze(-1)).clamp(min=1e-9))
             expected: Tensor = levels[0] + self.half * (len(edges) + reached.sum(dim=-1))
@@ -455,7 +453,7 @@ class Margin:
         return {
             "settings": torch.tensor(settings, dtype=torch.float64).nan_to_num(),  # files hold finite numbers
             "knots": torch.stack([self.places, self.scores, self.exact]),
-            "answers": torch.stack([self.values, self.answers]),
+            "answers": torch.stack([self.unlimited, self.limited]),
         }
 
     @classmethod
@@ -464,10 +462,10 @@ class Margin:
         largest = torch.finfo(torch.float64).max
         stored = state["settings"].to(torch.float64)
         settings = torch.where(stored.abs() == largest, stored.sign() * inf, stored).tolist()
-        knots, answers = state["knots"], state["answers"]
-        if knots.dtype != torch.float64 or answers.dtype != torch.float64:
-            raise ValueError(f"The knots of a margin have the type {knots.dtype} or {answers.dtype}.")
-        if len(settings) != 6 + len(FIELDS) or knots.shape[:-1] != (3,) or answers.shape[:-1] != (2,):
+        knots, limits = state["knots"], state["answers"]
+        if knots.dtype != torch.float64 or limits.dtype != torch.float64:
+            raise ValueError(f"The knots of a margin have the type {knots.dtype} or {limits.dtype}.")
+        if len(settings) != 6 + len(FIELDS) or knots.shape[:-1] != (3,) or limits.shape[:-1] != (2,):
             raise ValueError("The tensors of a margin do not fit together.")
         kind, first, second, third, *rest = settings
         if kind not in range(len(LINKS)):
@@ -477,13 +475,13 @@ class Margin:
         tails = (rest[0], rest[1])
         places, scores, exact = knots
         link.check()
-        margin = cls(link, places, scores, exact, tails, values=answers[0], answers=answers[1], **fields)
+        margin = cls(link, places, scores, exact, tails, unlimited=limits[0], limited=limits[1], **fields)
         margin._check()
         return margin
 
     def _check(self) -> None:
         """Raises a ValueError unless the maps increase and the limits are possible ones."""
-        knots = (self.places, self.scores, self.values, self.answers)
+        knots = (self.places, self.scores, self.unlimited, self.limited)
         falls = any(bool((torch.diff(one) < 0).any()) for one in knots)
         if falls or not all(0 < slope < inf for slope in self.tails):
             raise ValueError("A margin does not increase.")
@@ -495,7 +493,7 @@ class Margin:
             if not ends.abs().max() < LARGEST_STEP or ends[1] - ends[0] > MOST_STEPS:
                 raise ValueError(f"A margin has more than {MOST_STEPS} values.")
 
-    def place(self, x: Tensor) -> Tensor:
+    def score(self, x: Tensor) -> Tensor:
         """Returns the score of values; the smallest score of values that have an interval."""
         place = self.link.forward(x)
         return self._forward(place) if len(self.places) else place
@@ -524,7 +522,7 @@ class Margin:
         low = max(float(ends[0]) - TAIL_LEVELS * step, self.low + self.half)
         high = min(float(ends[1]) + TAIL_LEVELS * step, self.high - self.half)
         levels = torch.arange(round(low / step), round(high / step) + 1, dtype=torch.float64) * step
-        return levels, self.place(levels[:-1] + self.half)
+        return levels, self.score(levels[:-1] + self.half)
 
     @cached_property
     def _jumps(self) -> tuple[list[float], list[float]]:

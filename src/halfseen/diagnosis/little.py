@@ -20,11 +20,11 @@ from halfseen.gaussian.em import EMSettings, fit_gaussian
 
 MAX_ROWS = 20_000  # with more rows, the covariance is estimated from this many, drawn at random
 MAX_FEATURES = 150
-MAX_DF = 20_000  # of a covariance that comes from a part of the rows; its error would count else
+MAX_DF = 20_000  # beyond it, the error of a covariance that was estimated from some of the rows matters
 RARE = 0.01  # a level with a smaller share of the rows has no indicator of its own
-MIN_SHIFT_ROWS = 5  # of a pattern whose shift is reported
-DEPENDENT = 1e-5  # the share of its variance that a feature must have of its own
-RARELY_SHARED = 0.3  # of the rows alone in their pattern: from here on, a note on low power is added
+MIN_SHIFT_ROWS = 5  # rows of a pattern below which its shift is not reported
+DEPENDENT = 1e-5  # a feature with a smaller share of variance of its own is left out
+RARELY_SHARED = 0.3  # share of rows with a unique pattern from which a note on low power is added
 CHUNK = 2_000_000  # numbers in memory at once
 SMALL = 200_000  # rows times squared features up to which EM runs on until rounding stops it
 _EXACT = EMSettings(ridge=0.0, max_iterations=300, tolerance=1e-13)

@@ -69,7 +69,7 @@ def mixture_quantiles(
     """
     by_column = weights if weights.dim() == 3 else weights.unsqueeze(-1)  # (A, N, J) or (A, N, 1)
     mixture = _NumberMixture(observation, parameters, by_column, tolerance)
-    starts = mixture.rough(probabilities)
+    starts = mixture.approximate(probabilities)
     found = [mixture.solve(level, x) for level, x in zip(probabilities, starts, strict=True)]
     return torch.stack(found) if found else starts
 
@@ -83,7 +83,7 @@ class _NumberMixture:
     weights: Tensor
     tolerance: float
 
-    def rough(self, probabilities: Sequence[float]) -> Tensor:
+    def approximate(self, probabilities: Sequence[float]) -> Tensor:
         """Returns approximate quantiles (Q, N, J), with each distribution replaced by three atoms."""
         means, stds = self._each
         atoms = torch.cat([means + place * stds for place, _ in THREE_POINTS])

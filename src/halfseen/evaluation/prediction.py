@@ -20,6 +20,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from threadpoolctl import threadpool_limits
 
+from halfseen._machine import in_thread
 from halfseen._random import seed_from
 from halfseen.data._cells import plain
 from halfseen.data.columns import LEVELLED
@@ -170,19 +171,16 @@ def peak_memory() -> Iterator[Peak]:
     if before is None:
         yield peak
         return
-    highest, ended = [before], threading.Event()
+    highest = [before]
 
-    def look() -> None:
+    def look(ended: threading.Event) -> None:
         while not ended.wait(INTERVAL):
             highest.append(max(highest.pop(), resident_bytes() or 0))
 
-    thread = threading.Thread(target=look, name="halfseen memory", daemon=True)
-    thread.start()
     try:
-        yield peak
+        with in_thread(look, "halfseen memory"):
+            yield peak
     finally:
-        ended.set()
-        thread.join()
         peak.bytes = float(max(highest[0], resident_bytes() or 0) - before)
 
 

@@ -137,7 +137,7 @@ def _git(*arguments: str) -> str:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class StoredRuns:
     """A folder of finished runs, one small file each, named by a hash of everything that determines it.
 
     Files are complete or absent, so that an interrupted comparison can be resumed. Failures are stored, and
@@ -269,9 +269,9 @@ def compare(
         for name, imputer in imputers.items()
     ]
     n_jobs = plan_jobs(n_jobs, table.codes.shape, n_draws, memory_budget)
-    shelf = None if folder is None else Shelf(Path(folder) / "runs")
+    stored = None if folder is None else StoredRuns(Path(folder) / "runs")
     records = []
-    for record in _run_all(runs, table, shelf, n_jobs):
+    for record in _run_all(runs, table, stored, n_jobs):
         records.append(record)
         if callback is not None:
             callback(record)
@@ -346,25 +346,25 @@ def _free_memory() -> int:
         return 4 * 2**30
 
 
-def _run_all(runs: list[Run], table: CodedTable, shelf: Shelf | None, n_jobs: int) -> Iterable[Record]:
+def _run_all(runs: list[Run], table: CodedTable, stored: StoredRuns | None, n_jobs: int) -> Iterable[Record]:
     left = []
     for run in runs:
-        kept = shelf.get(run.key) if shelf is not None else None
+        kept = stored.get(run.key) if stored is not None else None
         if kept is None:
             left.append(run)
         else:  # a method may have another name by now
             yield Record(**{**vars(kept), "method": run.method, "repeat": run.trial.repeat})
     if n_jobs == 1 or len(left) < 2:
-        yield from (_run_one(run, table, shelf) for run in left)
+        yield from (_run_one(run, table, stored) for run in left)
         return
     parallel = Parallel(n_jobs=min(n_jobs, len(left)), return_as="generator_unordered")
-    yield from parallel(delayed(_run_one)(run, table, shelf) for run in left)
+    yield from parallel(delayed(_run_one)(run, table, stored) for run in left)
 
 
-def _run_one(run: Run, table: CodedTable, shelf: Shelf | None) -> Record:
+def _run_one(run: Run, table: CodedTable, stored: StoredRuns | None) -> Record:
     record = run_trial(run.method, run.imputer, table, run.trial, n_draws=run.n_draws, level=run.level)
-    if shelf is not None:
-        shelf.put(run.key, record)
+    if stored is not None:
+        stored.put(run.key, record)
     return record
 
 

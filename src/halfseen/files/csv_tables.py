@@ -1,4 +1,4 @@
-"""Text tables in and out.
+"""Text tables (csv): reading and writing.
 
 A csv is read as text first. What the imputer gets is a typed copy; what is written is the text that was read,
 with the missing cells alone replaced. So ``39.10`` stays ``39.10`` and ``007`` stays ``007``. Rows that are
@@ -53,9 +53,8 @@ def parse_text(text: bytes, source: str, layout: Dialect, header: list[str], n_a
         table = _parse(text, layout, len(header), BLOCK)
     except pa.ArrowInvalid as error:
         raise _explain_ragged(text, source, layout, len(header), n_above, str(error)) from None
-    table = table.slice(1).rename_columns(
-        header
-    )  # the header was read as a row, so that it may hold line ends
+    # The header was read as a row, so that it may hold line ends.
+    table = table.slice(1).rename_columns(header)
     if table.num_rows:
         _check_last_quote(text, source, str(table[-1][-1]), n_above)
     return table

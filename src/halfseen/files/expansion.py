@@ -256,9 +256,8 @@ def _message_size(message: Any, dictionaries: dict[int, int]) -> int:
 
 def _batch_size(message: Any, header: bytes, batch: int) -> int:
     """Return the bytes of the buffers of a batch: a compressed one begins with its unpacked size."""
-    size = sum(
-        length for length, _ in _read_vector(header, batch, 1, 2)
-    )  # a byte for each value, nulls included
+    # A byte for each value, nulls included.
+    size = sum(length for length, _ in _read_vector(header, batch, 1, 2))
     packed = _field(header, batch, 3) is not None
     for offset, length in _read_vector(header, batch, 2, 2):
         known = -1

@@ -185,7 +185,7 @@ def _count_decimals(observed: pa.Array, shown: int, *, ragged: bool) -> int:
     if not ragged and shown <= _USUAL_DECIMALS:
         return shown
     numbers = observed.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):  # infinite cells are refused later, with a sentence
+    with np.errstate(invalid="ignore"):  # reading the schema raises an error for infinite cells
         spread = float(np.std(numbers))
     if not math.isfinite(spread) or spread == 0:
         return min(shown, 6)

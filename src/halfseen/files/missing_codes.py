@@ -53,10 +53,8 @@ _LARGEST = (32767, 32768, 65535, 2147483647, 2147483648, 4294967295)  # whole nu
 _LONG = (999, 9999, 99999, *(code for code in _DECIMAL if code > 999), *_LARGEST)  # hardly ever values
 _CODES = sorted({nines - less for nines in _NINES for less in (0, 1, 2)} | {*_REPEATED, *_DECIMAL, *_LARGEST})
 _LEAST_LONG = 666  # the least code beside those above
-_MANY_OTHERS, _FAR = (
-    10,
-    5,
-)  # distinct other values, and the distance from them in units of their range; guesses
+# The number of other distinct values, and the distance from them in units of their range; guesses.
+_MANY_OTHERS, _FAR = 10, 5
 _FIRST_DAYS = (
     date(1753, 1, 1), date(1800, 1, 1), date(1899, 12, 30), date(1899, 12, 31), date(1900, 1, 1),
     date(1901, 1, 1), date(1970, 1, 1),

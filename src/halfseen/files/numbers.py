@@ -400,8 +400,8 @@ class MarkEvidence:
         same = self.sizes[_POINT] == self.sizes[_COMMA]
         return same & (self.sizes[_POINT] > 0) & ~is_common_code(self.sizes[_POINT])
 
-    def speakers(self, marks: Marks) -> Mask:
-        """Return the texts without a mark that are of the size of the marked ones under a reading."""
+    def supporters(self, marks: Marks) -> Mask:
+        """Return the texts without a mark that support a reading: marked ones have the same size under it."""
         typical = middle(self.sizes[self.decimals][self.marked], self.counts[self.marked])
         with np.errstate(invalid="ignore"):
             if marks == self.thousands:
@@ -415,7 +415,7 @@ class MarkEvidence:
     @property
     def favours_thousands(self) -> bool:
         """Whether decimals would put the marked cells about a thousand times away from most others."""
-        return self.count(self.speakers(self.thousands)) > self.count(self.speakers(self.decimals))
+        return self.count(self.supporters(self.thousands)) > self.count(self.supporters(self.decimals))
 
     @property
     def favours_decimals(self) -> bool:
@@ -527,7 +527,7 @@ def _describe(draft: "Draft", evidence: MarkEvidence, marks: Marks, why: str) ->
         f"column {draft.name!r}: {_count_cells(count)} like {_example(draft, evidence.marked)!r} "
         f"{'is' if count == 1 else 'are'} read as {read} ({why}), which could also be {instead}"
     )
-    sides = {read: evidence.speakers(marks), instead: evidence.speakers(other)}
+    sides = {read: evidence.supporters(marks), instead: evidence.supporters(other)}
     (first, most), (second, fewer) = sorted(sides.items(), key=lambda side: -evidence.count(side[1]))
     if most.any():
         n_most = evidence.count(most)

@@ -139,8 +139,8 @@ MOSTLY, MOSTLY_CELLS = 0.9, 10
 HALF = 0.5
 """The same share where the others are a few words, each of which is repeated, such as "refused"; a guess."""
 
-_FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5  # of words that are repeated beside numbers; guesses
-_LEAST_CODE = 10**15  # the least number of 16 digits, of which floating-point numbers do not hold all
+_FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5  # at most so many distinct words, each in so many cells; guesses
+_LEAST_CODE = 10**15  # 16 digits: beyond 2**53 floating-point numbers do not hold all of them
 _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d+|[1-9]\d{0,2}\.\d{3})$"
@@ -184,6 +184,7 @@ def has_three_decimals(draft: Draft) -> bool:
 
 
 def _finish(draft: Draft, decision: Decision) -> Outcome:
+    """Return the column as its kind, or as dates, numbers or text, whichever its cells allow first."""
     if draft.kind == "float" and decision.as_written and has_three_decimals(draft):
         return _finish_three_decimals(draft, decision)
     if draft.kind != "text":
@@ -223,6 +224,7 @@ def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
 
 
 def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
+    """Return typed cells as the outcome of a column; those that equal a code of the user become missing."""
     equal = equals_codes(typed, draft.rules.nulls) if draft.rules.nulls else None
     if equal is not None:
         typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
@@ -230,6 +232,7 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
 
 
 def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[Note, ...]:
+    """Return a note on the words that were read as missing, if there are any."""
     if not words:
         return ()
     return (Note(f"column {name!r}: {say_spellings(words)}, read as missing"),)
@@ -259,6 +262,7 @@ def _text(
 
 
 def _is_coded(draft: Draft) -> bool:
+    """Return whether the cells are numbers of which some begin with 0, such as 007."""
     observed = draft.trimmed.drop_null()
     return all_match(observed[:_SAMPLE], r"^[+-]?\d+(\.\d*)?$") and any_match(observed, CODE)
 
@@ -301,6 +305,7 @@ def _finish_three_decimals(draft: Draft, decision: Decision) -> Outcome:
 
 
 def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outcome:
+    """Return a column of formatted numbers, or as text if most cells or its marks do not allow numbers."""
     choice = choose_marks(draft, numbers, decision)
     if choice.marks is None:
         return _leave_marks(draft, numbers)
@@ -331,7 +336,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outco
         draft,
         limited.values.take(draft.texts.indices),
         replace(style, limits=limited.limits),
-        kept=_spread(hidden, draft.texts) if hidden.any() else None,
+        kept=_by_cell(hidden, draft.texts) if hidden.any() else None,
         settings=limited.settings,
         formats=formats,
         notes=notes,
@@ -356,13 +361,15 @@ def _leave_marks(draft: Draft, numbers: Numbers) -> Outcome:
 
 
 def _note_kept(draft: Draft, fits: Mask, what: str, decision: Decision) -> Note:
+    """Return a note on the cells of a column of numbers or dates that keep their text."""
     return Note(
         f"column {draft.name!r} is read as {what} except for {_list_misfits(draft, fits, decision)}: kept as "
         f"text and not used by the model; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
     )
 
 
-def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
+def _by_cell(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
+    """Return for each cell whether its text is hidden, given the same for the distinct texts."""
     return pc.fill_null(pa.array(hidden).take(texts.indices), False)
 
 
@@ -371,7 +378,7 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decis
     if what == "numbers" and _is_coded(draft):
         return _text(draft)
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
-    few_words = np.sum(~fits) <= _SHOWN and np.sum(fits) > _FEW_LEVELS  # beside many values: answers, codes
+    few_words = np.sum(~fits) <= _SHOWN and np.sum(fits) > _FEW_LEVELS  # such as "refused"
     n_flagged = _count_flagged(draft, fits) if what == "numbers" and n_fits >= HALF * total else 0
     if n_fits + n_flagged < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):
         return _text(draft)
@@ -414,6 +421,7 @@ def _list_misfits(draft: Draft, fits: Mask, decision: Decision) -> str:
 
 
 def _finish_dates(draft: Draft, decision: Decision) -> Outcome:
+    """Return a column of dates, or as text if their order is ambiguous or most cells are no dates."""
     existing = [one for one in draft.dates if one.days(one.orders[0])[1].any()]  # 30/02/2021 is no date
     layouts = [(one, *_choose_order(one, draft, decision)) for one in existing]
     undecided = [one for one, order, _ in layouts if order is None]
@@ -445,7 +453,7 @@ def _finish_dates(draft: Draft, decision: Decision) -> Outcome:
         draft,
         values.take(draft.texts.indices),
         Style("timestamp" if timed else "date", date=form),
-        kept=_spread(~fits, draft.texts) if not fits.all() else None,
+        kept=_by_cell(~fits, draft.texts) if not fits.all() else None,
         formats=(text,),
         notes=notes,
     )
@@ -497,6 +505,7 @@ def _note_layouts(draft: Draft, read: Sequence[tuple[Dates, Order, str, pa.Array
 
 
 def _leave_order(draft: Draft, layout: Dates) -> Outcome:
+    """Return dates as text, because nothing decides the order of day and month."""
     if sum(one.weight for one in draft.dates) < MOSTLY * draft.counts.sum():
         return _text(draft)
     return _text(

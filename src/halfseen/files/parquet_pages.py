@@ -96,9 +96,8 @@ def count_prefixes(page: Page, codec: str, levels: tuple[int, int]) -> int | Non
     compression that cannot be undone here.
     """
     try:
-        skipped = (
-            page.header[5] + page.header[6] if page.kind == _DATA_V2 else 0
-        )  # levels are stored as they are
+        # Levels are stored as they are.
+        skipped = page.header[5] + page.header[6] if page.kind == _DATA_V2 else 0
         content = page.body[skipped:]
         if codec != "UNCOMPRESSED" and page.header.get(7, True):
             unpacked = _decompress(content, page.n_bytes - skipped, codec)

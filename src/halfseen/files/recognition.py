@@ -231,7 +231,7 @@ def _apply_training(draft: Draft, decision: Decision, marks: set[Any], orders: s
         decimal = (decimal or _agree({*marks})) if len(marks) <= 1 or own_mark is None else own_mark
         if style.kind == "integer" and draft.numbers is not None:
             decimal = _agree(_whole_decimals(draft.numbers)) or decimal
-    if order is None and not decision.orders.get(draft.name):  # neither the user nor the cells say it
+    if order is None and not decision.orders.get(draft.name):  # neither the user nor the cells determine it
         own_order = order_of(style)
         agreed = len(orders) <= 1 or own_order is None
         order = (decision.order_beside(draft.name) or _agree({*orders})) if agreed else own_order

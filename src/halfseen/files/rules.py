@@ -228,7 +228,7 @@ def _check_column(column: str, names: Sequence[str], what: str) -> None:
 def _from_schema(name: str, settings: Any) -> ColumnRules:
     settings = {"kind": settings} if isinstance(settings, str) else settings
     if not isinstance(settings, Mapping):
-        return ColumnRules()  # refused later, with a sentence
+        return ColumnRules()  # the schema raises an error that names the column
     kind, wanted = settings.get("kind"), None
     if kind in _LEVELS or settings.get("levels"):
         wanted = "levels"
@@ -273,7 +273,7 @@ def merge_settings(
 ) -> dict[str, Any]:
     """Return the schema settings for models: those found in the cells, overridden by those of the user."""
     every = (overrides or {}).get("*")
-    asked = isinstance(every, Mapping) and every.get("fill")  # to fill every column comes first
+    asked = isinstance(every, Mapping) and every.get("fill")  # it overrides what was found
     found = {
         name: {key: value for key, value in settings.items() if key != "fill" or not asked}
         for name, settings in found.items()

@@ -330,9 +330,8 @@ def replace_cells(sheet: SheetXml, cells: Sequence[NewCell]) -> bytes:
 
 def _apply(data: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
     pieces, done = [], 0
-    for start, stop, content in sorted(
-        edits, key=lambda edit: edit[:2]
-    ):  # stable: insertions keep their order
+    # Sorting is stable: insertions keep their order.
+    for start, stop, content in sorted(edits, key=lambda edit: edit[:2]):
         pieces += [data[done:start], content]
         done = stop
     return b"".join([*pieces, data[done:]])

@@ -160,7 +160,7 @@ def write_atomically(path: str) -> Iterator[BinaryIO]:
         with _machine.write_atomically(path) as file:
             yield file
     except BrokenPipeError:
-        raise  # nobody reads on
+        raise  # the reader of the pipe has ended, which `main` handles
     except OSError as error:
         raise TableError(f"{name}: cannot write: {(error.strerror or str(error)).lower()}") from error
 

@@ -145,11 +145,11 @@ class BootstrapImputer(BaseImputer):
         )
 
     @property
-    def _answers(self) -> TabularCompletion | None:
-        fitted = self.fitted_._answers
+    def _fitted_model(self) -> TabularCompletion | None:
+        fitted = self.fitted_._fitted_model
         if fitted is None:
             return None
-        return ResampledModel(fitted, [member._answers for member in self.resamples_])  # type: ignore[misc]
+        return ResampledModel(fitted, [member._fitted_model for member in self.resamples_])  # type: ignore[misc]
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:
         found = [s for s in self.fitted_._pooling_reservations(n_draws) if "did not converge" in s]

@@ -152,7 +152,7 @@ def _start(
         probit = max(fits, key=lambda fit: fit.objective[-1]).point
         if missingness == Missingness.PROBIT:
             return probit
-    _, sites = probit.settle(batch)
+    _, sites = probit.converge(batch)
     return SelfMaskedGaussian(probit.gaussian, GaussianMaskFactor.start(active, sites, batch.observed))
 
 
@@ -253,7 +253,7 @@ class _SelfMaskedEM:
         log_joint = self.batch.x.new_empty(len(self.batch))
         following = model.first_sites(self.batch) if model.mask.exact else _empty_sites(self.batch)
 
-        def answer(part: slice, buckets: list[Bucket]) -> Tensor:
+        def condition(part: slice, buckets: list[Bucket]) -> Tensor:
             """Keeps the moments of some rows; returns the sum of their conditional covariances."""
             rows, own = self.batch[part], following[part]
             if not model.mask.exact:  # sites of the step before, brought up to date
@@ -264,7 +264,7 @@ class _SelfMaskedEM:
             mean[part], variance[part] = posterior.mean, posterior.variance
             return added
 
-        covariance = sum_in_tree(map(answer, self.parts, self.buckets))
+        covariance = sum_in_tree(map(condition, self.parts, self.buckets))
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
         pseudo_rows = self.ridge.strength * self.ridge.variances(model.gaussian)

@@ -26,7 +26,7 @@ from halfseen.training.progress import EMProgress
 from halfseen.words import Missingness
 
 MARGINS = ("auto", "gaussian")
-SELF_MASKED_COPIES = 3  # times the memory of a row without a mask model: sites, and moments without them
+SELF_MASKED_COPIES = 3  # memory of a row relative to that without a mask model, for sites and cavity moments
 
 
 @documented_by(
@@ -211,7 +211,7 @@ class GaussianImputer(BaseImputer):
         if drawn:
             encoded = (one.encode(codes) for one in drawn)
             posterior = sample_posterior(encoded, joint, ridge=self.ridge_, generator=generator, steps=steps)
-        self.__dict__.pop("trace_", None)  # of an earlier fit
+        self.__dict__.pop("trace_", None)  # an earlier fit may have set it
         if steps:
             modelled = self._modelled
             names = [modelled[c].name for c in features.numeric]

@@ -122,10 +122,8 @@ def line_search(value: Callable[[Tensor], Tensor], start: Tensor, path: SearchPa
     return reached
 
 
-LOWEST, HIGHEST = (
-    -30.0,
-    9.0,
-)  # the logit of a bump's height: below one, so that its complement has a logarithm
+# Range of the logit of a bump's height, which stays below one so that its complement has a logarithm.
+LOWEST, HIGHEST = -30.0, 9.0
 FLATTEST, NARROWEST = 1e-3, 1e3  # range of the precision of a bump, for features of unit variance
 HIDDEN_BEND = 1.0  # maximum odds with which missing cells enter the curvature; bounds the steps
 STEEPEST = 30.0  # the prior standard deviation of a probit slope, for features of unit variance
@@ -259,9 +257,9 @@ class GaussianMaskFactor:
             torch.where(observed, 0.0, part).sum(dim=0) / count for part in (sites.linear, sites.precision)
         )
         rate = (1 - observed.to(q.dtype).mean(dim=0)).clamp(0.01, 0.98)
-        q = torch.maximum(q, b**2 / (6 - 2 * rate.log())).clamp(min=FLATTEST)  # the centre within reach
+        q = torch.maximum(q, b**2 / (6 - 2 * rate.log())).clamp(min=FLATTEST)  # limits the centre
         centre = b / q
-        share = -0.5 * (1 + q).log() - 0.5 * centre**2 * q / (1 + q)  # hidden by a bump of height 1
+        share = -0.5 * (1 + q).log() - 0.5 * centre**2 * q / (1 + q)  # log rate for height 1
         height = (rate.log() - share).exp().clamp(max=0.98)
         coefficients = torch.stack([centre, q.log(), height.logit()], dim=1)
         return cls(active, coefficients).with_coefficients(coefficients)

@@ -1,4 +1,4 @@
-"""Predictors for rows with missing inputs."""
+"""Regression by a joint Gaussian of inputs and targets; inputs may be missing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +17,8 @@ from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import em_settings, fit_gaussian
 from halfseen.training.supervised import Labelled
+
+JointRows = Labelled[Incomplete]  # inputs and targets as the features of one Gaussian
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -80,23 +82,18 @@ class GaussianRegressor(ScaledTargetRegressor):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GaussianRegressor":
         """Fits the joint Gaussian of inputs and targets."""
         steps = Steps(
-            target=self._read_target,
             features=self._encode_rows,
             learn=self._learn,
             needs_columns=False,
         )
         return fit_predictor(self, steps, X, y, sample_weight)
 
-    def _encode_rows(
-        self, codes: Incomplete, target: Tensor, weights: Tensor
-    ) -> tuple[Labelled[Incomplete], Fitted]:
+    def _encode_rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[JointRows, Fitted]:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
         known = Incomplete(target, torch.ones_like(target, dtype=torch.bool))
         return Labelled(features.encode(codes).beside(known), target, weights), {"_features": features}
 
-    def _learn(
-        self, train: Labelled[Incomplete], held: None, plan: None, generator: torch.Generator
-    ) -> Fitted:
+    def _learn(self, train: JointRows, held: None, plan: None, generator: torch.Generator) -> Fitted:
         weights = None if unequal(train.weight) is None else train.weight
         settings = em_settings(train.rows, self.ridge, self.max_iter, self.tol, generator)
         found = fit_gaussian(train.rows, settings, weights=weights, generator=generator)
@@ -109,14 +106,14 @@ class GaussianRegressor(ScaledTargetRegressor):
         codes = self._read(X, reset=False).codes
         n_targets = len(self._target_scaler.loc)
 
-        def answer(part: Incomplete) -> tuple[Tensor, Tensor]:
+        def moments(part: Incomplete) -> tuple[Tensor, Tensor]:
             unknown = torch.zeros(len(part), n_targets, dtype=torch.float64)
             batch = self._features.encode(part).beside(Incomplete(unknown, unknown.bool()))
             mean = self.gaussian_.conditional_mean(batch)[:, -n_targets:]
             return mean, self.gaussian_.conditional_variance(batch)[:, -n_targets:].sqrt()
 
         size = rows_at_once(len(self.schema_), len(self.gaussian_.loc))
-        means, deviations = zip(*map_pieces(answer, codes, size), strict=True)
+        means, deviations = zip(*map_pieces(moments, codes, size), strict=True)
         return torch.cat(means), torch.cat(deviations)
 
     def _state(self) -> dict[str, Tensor]:

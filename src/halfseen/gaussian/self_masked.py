@@ -28,7 +28,7 @@ from halfseen.gaussian.low_rank import LowRankGaussian
 from halfseen.gaussian.mask_factors import GaussianMaskFactor, MaskFactor, ProbitMaskFactor, Sites
 
 EP_SWEEPS = 16  # maximum number of sweeps of expectation propagation
-SETTLED = 1e-8  # tolerance for changes of means and variances, in standard deviations
+CONVERGED = 1e-8  # tolerance for changes of means and variances, in standard deviations
 NEW_SHARE = 0.9  # share of the new value in an updated site; damping avoids overshooting
 
 
@@ -102,7 +102,7 @@ class SelfMaskedGaussian:
 
     def log_prob(self, batch: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells together with the mask."""
-        return self.log_joint(batch, *self.settle(batch))
+        return self.log_joint(batch, *self.converge(batch))
 
     def log_joint(self, batch: Incomplete, posterior: Posterior, sites: Sites) -> Tensor:
         """Returns the log density (N) of the observed cells and the mask, from sites that fit together."""
@@ -112,15 +112,15 @@ class SelfMaskedGaussian:
 
     def conditional_mean(self, batch: Incomplete) -> Tensor:
         """Returns (N, D): the mean of each missing cell given the row and the mask; observed ones exact."""
-        return self.settle(batch)[0].mean
+        return self.converge(batch)[0].mean
 
     def conditional_variance(self, batch: Incomplete) -> Tensor:
         """Returns (N, D): the variance of each missing cell given the row and the mask, 0 where observed."""
-        return self.settle(batch)[0].variance
+        return self.converge(batch)[0].variance
 
     def moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D)."""
-        posterior, _ = self.settle(batch)
+        posterior, _ = self.converge(batch)
         return posterior.mean, posterior.variance
 
     def complete(self, x: Tensor, observed: Tensor, normals: Tensor | None = None) -> Tensor:
@@ -136,7 +136,7 @@ class SelfMaskedGaussian:
         """
         flat = (-1, x.shape[-1])
         rows = Incomplete(x.reshape(flat), observed.expand(x.shape).reshape(flat))
-        posterior, sites = self.settle(rows)
+        posterior, sites = self.converge(rows)
         completed = posterior.mean
         if normals is not None:
             noise = normals if x.ndim == 2 else normals.expand(x.shape).reshape(flat)
@@ -168,7 +168,7 @@ class SelfMaskedGaussian:
         """Returns mean and variance (N, D) of each hidden cell without its own factor; any where observed."""
         return without_sites(posterior.mean, posterior.variance, sites, self.covariance.diagonal())
 
-    def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
+    def converge(self, batch: Incomplete) -> tuple[Posterior, Sites]:
         """Returns a consistent posterior and sites; each row is iterated until it converges."""
         sites, buckets = self.first_sites(batch), self._plan(batch.observed)
         posterior = self.condition(batch, sites, buckets)
@@ -187,7 +187,7 @@ class SelfMaskedGaussian:
             posterior.replace(moving, after)
             shifts = (after.mean - before.mean).abs() / self.covariance.diagonal().sqrt()
             changes = (after.variance - before.variance).abs() / self.covariance.diagonal()
-            moving = moving[(torch.maximum(shifts, changes) > SETTLED).any(dim=1)]
+            moving = moving[(torch.maximum(shifts, changes) > CONVERGED).any(dim=1)]
             if len(moving) == 0:
                 break
         return posterior, sites

@@ -41,12 +41,12 @@ from halfseen.gaussian.low_rank import LowRankGaussian
 from halfseen.gaussian.self_masked import JointGaussian, joint_from_state, joint_state
 
 NOISE_STREAM = 1 << 20  # separate stream of noise for features that represent intervals
-SPREAD_STREAM = NOISE_STREAM + 1  # and for the variance that scores have at least
+SPREAD_STREAM = NOISE_STREAM + 1  # separate stream of noise that raises the variance of scores to its minimum
 CATEGORY_STREAM = 1  # separate streams of noise for categories and for numbers
 LOW_RELIABILITY, DAMPING = 0.5, 0.8
 LEAST_OF_NOISE = 0.2  # minimum variance of a score relative to its noise, since intervals are not Gaussian
-LEAST_VARIANCE = 1e-3  # of scores that are observed with noise, given all other features
-LEAST_SHARE = 1e-3  # of the diagonal of a covariance of low rank, after the noise of intervals is subtracted
+LEAST_VARIANCE = 1e-3  # minimum variance, given all other features, of scores that are observed with noise
+LEAST_SHARE = 1e-3  # minimum share of a low-rank diagonal that is left when interval noise is subtracted
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ def _with_room_in_low_rank(gaussian: LowRankGaussian, noise: Tensor, damping: Te
 
 MOST_WORSE = 1.25  # ratio of held-out errors of scores and values from which scores are doubtful
 MOST_LOST = 0.02  # maximum share of variance that values explain and scores do not
-SHRINKAGE = 0.05  # towards no correlation, so that no feature is explained completely
+SHRINKAGE = 0.05  # of correlations towards zero, so that no feature is explained completely
 N_FOLDS, MOST_ROWS = 5, 5_000  # number of folds and maximum number of rows with which errors are compared
 MANY_FEATURES, FEWER_ROWS = 1_000, 1_000  # from this number of features on, this number of rows is used
 LEAST_GIVEN_OTHERS = 0.01  # minimum conditional variance of a score given others
@@ -410,7 +410,7 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
         doubtful = _doubtful(columns, scored, curves[:, len(GRID) :], *shares)
     else:
         doubtful = torch.zeros(plain.n_features, dtype=torch.bool)
-    doubtful[: len(with_all)] |= _free(columns, scored) & (with_all > MOST_WORSE * with_none)
+    doubtful[: len(with_all)] |= _with_optional_margin(columns, scored) & (with_all > MOST_WORSE * with_none)
     if not bool(doubtful.any()):
         return scored, scores
     margins = [None if doubt else margin for doubt, margin in zip(doubtful, scored.margins, strict=False)]
@@ -452,7 +452,7 @@ def redraw_margins(
     return replace(features, margins=tuple(margins))
 
 
-def _free(columns: Sequence[Column], scored: FeatureMap) -> Tensor:
+def _with_optional_margin(columns: Sequence[Column], scored: FeatureMap) -> Tensor:
     """Returns (numbers) which features have a margin that is not needed for firm bounds or limits."""
     free = torch.zeros(len(scored.numeric), dtype=torch.bool)
     for i, _ in scored.transformed():
@@ -479,7 +479,7 @@ def _doubtful(
     share = (of_scores[transformed] / reliability).clamp(max=1.0)
     by_scores = _explained_by_scores(curves, share)
     worse = (by_scores < of_values[transformed] - MOST_LOST) & (of_values[transformed] > MOST_LOST)
-    doubtful[transformed] = worse & _free(columns, scored)[transformed]
+    doubtful[transformed] = worse & _with_optional_margin(columns, scored)[transformed]
     return doubtful
 
 

@@ -227,7 +227,7 @@ class GibbsSampler:
         x = self._draw_cells(batch, state.x, parameters, noise, step)
         taken = step - self.n_warm_up + 1
         past.x[taken] = x
-        # What came of a latent may propose only once that latent is gone.
+        # Cells drawn from a latent may serve as proposals only after that latent was replaced.
         available = torch.where(accepted, taken, past.available)
         return ChainState(x, z, parameters), replace(past, available=available)
 

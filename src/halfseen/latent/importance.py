@@ -118,9 +118,8 @@ Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
 INDEX_STREAM, CELL_STREAM = 1, 16  # separate streams of noise for different purposes
 MAX_ROWS = 256  # size of a chunk; smaller numbers of rows are padded to it
-MAX_BLOCK = (
-    2**16
-)  # parameters of a chunk: wide rows come in smaller chunks, or few of them would be padded to many
+# Parameters of a chunk: wide rows come in smaller chunks, or few of them would be padded to many.
+MAX_BLOCK = 2**16
 MAX_ATTEMPTS = 64  # maximum number of attempts to draw a missing cell
 
 
@@ -369,12 +368,12 @@ class ImportanceSampler:
     def by_rows(
         self,
         batch: Incomplete,
-        answer: Callable[[Incomplete, Tensor], Tensor],
+        function: Callable[[Incomplete, Tensor], Tensor],
         dim: int = 0,
         *,
         keeps_draws: bool = True,
     ) -> Tensor:
-        """Processes rows in chunks of a fixed size, because products of other shapes round differently.
+        """Returns the values of a function of rows, in chunks of one size: other shapes round differently.
 
         With `keeps_draws`, all decoded draws are needed together.
         """
@@ -383,21 +382,19 @@ class ImportanceSampler:
 
         def part(start: int) -> Tensor:
             index = torch.arange(start, start + size if len(batch) else start).clamp(max=len(batch) - 1)
-            return answer(batch[index], index).narrow(dim, 0, min(size, len(batch) - start))
+            return function(batch[index], index).narrow(dim, 0, min(size, len(batch) - start))
 
         result: Tensor | None = None
         at_most = max(1, memory_budget() // (SHARE_OF_BUDGET * DRAW_BYTES))
         for start, found in zip(starts, map_in_threads(part, starts, at_most=at_most), strict=True):
-            if (
-                result is None
-            ):  # pieces are put in place at once: a list of them would take their memory twice
+            if result is None:  # filled piece by piece, as a list of pieces would need twice the memory
                 result = found.new_empty(*found.shape[:dim], len(batch), *found.shape[dim + 1 :])
             result.narrow(dim, start, found.shape[dim]).copy_(found)
             report_share((start + found.shape[dim]) / max(1, len(batch)))
         assert result is not None
         return result
 
-    # ------------------------------------------------------------------------------- what stays the same
+    # ------------------------------------------------------------------------ what the settings determine
 
     @cached_property
     def _form(self) -> str:
@@ -408,7 +405,7 @@ class ImportanceSampler:
     @cached_property
     def _source(self) -> WeightedDrawSource:
         model = self.model
-        if not model.mask_model.is_ignorable:  # the paper's form has the weights of drawn cells
+        if not model.mask_model.is_ignorable:  # the published form weights draws by their cells
             model = model.with_mask_term("integrated" if self._form == "integrated" else "sample")
         return WeightedDrawSource(model, self.n_draws, self.seed, adapts=self.adapts, effort=self.effort)
 

@@ -63,7 +63,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 MOST_DRAWS = 100_000
 """Latent draws, and steps of chains, for each row: a guess, a hundred times the default."""
-NETWORKS = ("encoder", "decoder")  # which may be factories, too
+NETWORKS = ("encoder", "decoder")  # parameters that are modules or functions that create them
 
 
 def check_mechanism(probability: Callable[[Tensor], Any], row: Tensor) -> None:
@@ -71,19 +71,19 @@ def check_mechanism(probability: Callable[[Tensor], Any], row: Tensor) -> None:
     shape = tuple(row.shape)
     try:
         with torch.enable_grad():
-            answer = probability(row.detach())
+            value = probability(row.detach())
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"missingness must map a tensor of rows of shape {shape} to probabilities of shape {shape}, but "
             f"it raised {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(answer, Tensor) or tuple(answer.shape) != shape:
-        found = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+    if not isinstance(value, Tensor) or tuple(value.shape) != shape:
+        found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
             f"missingness must map a tensor of rows of shape {shape} to a torch tensor of probabilities of "
             f"shape {shape}, got {found}."
         )
-    if answer.requires_grad:
+    if value.requires_grad:
         raise ValueError(
             "missingness is a function with parameters that require gradients, which are not trained. Freeze "
             "them, for instance by module.requires_grad_(False), if they are known; to learn how cells are "
@@ -193,15 +193,15 @@ def known_mask(missingness: Any, schema: Schema, features: FeatureMap) -> MaskMo
     check_mechanism(probability, features.numbers(torch.zeros(1, features.n_features).double()))
 
     def missing(x: Tensor) -> Tensor:
-        answer: Tensor = probability(features.numbers(x.cpu().double()))  # also for rows on another device
-        return answer.to(x)
+        value: Tensor = probability(features.numbers(x.cpu().double()))  # also for rows on another device
+        return value.to(x)
 
     return KnownMask(missing, features.n_features)
 
 
-CHECKED_ROWS = 200  # rows whose weights are computed
+CHECKED_ROWS = 200  # incomplete rows whose importance weights are computed
 ENOUGH_ROWS = 30  # fewer incomplete rows give no reason to warn
-POOR_SHARE = 0.25  # of the number of draws: a smaller effective sample size is poor
+POOR_SHARE = 0.25  # effective sample sizes below this share of the draws are poor
 UNRELIABLE = 0.7  # the Pareto shape above which importance weights are unreliable
 
 
@@ -224,9 +224,9 @@ def check_importance_weights(sampler: ImportanceSampler, rows: Incomplete) -> di
 
 
 MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
-CALIBRATION_ROWS = 200  # of which observed values are held out to calibrate intervals
+CALIBRATION_ROWS = 200  # rows in which observed values are hidden to calibrate intervals
 
-Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the loss by which it is judged
+Attempt: TypeAlias = tuple[float, History, LatentModel]  # loss, history and model of a training run
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -277,7 +277,7 @@ class BaseLatentImputer(TrainingParameters, BaseImputer):
     @property
     def _networks(self) -> dict[str, NetworkFactory]:
         """The networks that are given as factories."""
-        return {name: getattr(self, name) for name in ("encoder", "decoder") if callable(getattr(self, name))}
+        return {name: getattr(self, name) for name in NETWORKS if callable(getattr(self, name))}
 
     def save(self, path: Any) -> None:
         """Writes the fitted imputer to one file; not possible if the mechanism is given as a function."""
@@ -358,7 +358,7 @@ class BaseLatentImputer(TrainingParameters, BaseImputer):
         self.sampler_ = self._chained(sampler)
 
     @property
-    def _answers(self) -> TabularLatent | ImageLatent | None:
+    def _fitted_model(self) -> TabularLatent | ImageLatent | None:
         if self.model_ is None or self.sampler_ is None:
             return None
         if self.capabilities.images:

@@ -263,21 +263,22 @@ class KnownMask(MaskModel):
 
     def logits(self, x: Tensor) -> Tensor:
         """Returns the log odds (*, C) of being observed."""
-        answer = self._answer(x)
-        return answer if self.gives == "observed_logits" else -answer.logit()
+        value = self._evaluate(x)
+        return value if self.gives == "observed_logits" else -value.logit()
 
     def log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """Returns the log probability (*) of masks (*, C)."""
         if self.gives == "observed_logits":
             return super().log_prob(x, observed)
-        missing = self._answer(x)  # (*, C)
+        missing = self._evaluate(x)  # (*, C)
         probability = torch.where(observed, 1.0 - missing, missing)
         return self._over_columns(probability.clamp(min=torch.finfo(x.dtype).tiny).log())
 
-    def _answer(self, x: Tensor) -> Tensor:
-        answer = self.function(x)
+    def _evaluate(self, x: Tensor) -> Tensor:
+        """Returns the values (*, C) of the function; raises a ValueError if they have another shape."""
+        value = self.function(x)
         expected = (*x.shape[:-1], self.n_columns)
-        if not isinstance(answer, Tensor) or answer.shape != expected:
-            got = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+        if not isinstance(value, Tensor) or value.shape != expected:
+            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(f"The function must return a torch tensor of shape {expected}, got {got}.")
-        return answer
+        return value

@@ -40,7 +40,7 @@ N_STEPS = 4  # number of steps of Newton's method
 STEP_SIZES = (1.0, 0.5, 0.2, 0.05, 0.0)  # the best of these step sizes is used
 MOST_LATENTS = 32  # a Hessian needs one backward pass for each latent variable
 SHARES = (1.0, 0.5, 0.25, 0.0)  # multiples of the encoder's mean; Newton's method starts from the best
-ASTRAY = 3.0  # difference in nats that indicates another mode
+OTHER_MODE = 3.0  # difference in nats that indicates another mode
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,29 @@ class Proposals:
     ------
     z : :math:`(A, N, L)`
     log_density : :math:`(A, N)`, of everything that they were drawn from together
-    log_share : :math:`(A, N)`, the log of how much each draw counts before it is weighed; the shares of a row
-        sum to 1
-    own : :math:`(N)`, whether the row has a proposal of its own
-    worth : :math:`(N)`, the effective sample size of the pilot under the posterior; 0 without a pilot
+    log_share : :math:`(A, N)`, the log of how much each draw counts before it is weighted; the shares of a
+        row sum to 1
+    adapted : :math:`(N)`, whether the row has a proposal of its own
+    pilot_ess : :math:`(N)`, the effective sample size of the pilot under the posterior; 0 without a pilot
     """
 
     z: Tensor
     log_density: Tensor
     log_share: Tensor
-    own: Tensor
-    worth: Tensor
+    adapted: Tensor
+    pilot_ess: Tensor
 
     def __getitem__(self, part: slice) -> "Proposals":
-        return Proposals(self.z[part], self.log_density[part], self.log_share[part], self.own, self.worth)
+        return Proposals(
+            self.z[part], self.log_density[part], self.log_share[part], self.adapted, self.pilot_ess
+        )
 
     def of_rows(self, rows: Tensor) -> "Proposals":
         """Returns the draws of some rows."""
         z, log_density, log_share = (
             part.index_select(1, rows) for part in (self.z, self.log_density, self.log_share)
         )
-        return Proposals(z, log_density, log_share, self.own[rows], self.worth[rows])
+        return Proposals(z, log_density, log_share, self.adapted[rows], self.pilot_ess[rows])
 
     def log_weights(self, log_joint: Tensor) -> Tensor:
         """Returns log weights (A, N), whose exponentials sum to an estimate of the density of the row."""
@@ -192,40 +194,40 @@ def propose(
         return plain
     log_joint = log_joint_of(torch.arange(len(posterior.loc)))
     tried = pilot.of_posterior(posterior)
-    worth, evidence = _worth(tried.log_weights(log_joint(tried.z)))
-    plain = replace(plain, worth=worth)
-    start, astray = _best_start(posterior.mean(), log_joint)
-    poor = ((worth < poor_share * pilot.n_draws) | astray).nonzero().squeeze(1)
+    ess, evidence = _ess_and_evidence(tried.log_weights(log_joint(tried.z)))
+    plain = replace(plain, pilot_ess=ess)
+    start, other_mode = _best_start(posterior.mean(), log_joint)
+    poor = ((ess < poor_share * pilot.n_draws) | other_mode).nonzero().squeeze(1)
     if len(poor) == 0:
         return plain
     log_joint = log_joint_of(poor)
     student = at_mode(start[poor], log_joint)
     tried = pilot.of_both(posterior[poor], student)
-    own_worth, own_evidence = _worth(tried.log_weights(log_joint(tried.z)))
-    gain = own_evidence - evidence[poor]  # draws that miss a mode explain less
-    use = torch.where(gain.abs() < ASTRAY, own_worth > worth[poor], gain > 0)
+    adapted_ess, adapted_evidence = _ess_and_evidence(tried.log_weights(log_joint(tried.z)))
+    gain = adapted_evidence - evidence[poor]  # draws that miss a mode explain less
+    use = torch.where(gain.abs() < OTHER_MODE, adapted_ess > ess[poor], gain > 0)
     own = noise.of_both(posterior[poor[use]], StudentT(student.loc[use], student.root[use]))
     return Proposals(
         plain.z.index_copy(1, poor[use], own.z),
         plain.log_density.index_copy(1, poor[use], own.log_density),
         plain.log_share.index_copy(1, poor[use], own.log_share),
-        plain.own.index_fill(0, poor[use], True),
-        worth,
+        plain.adapted.index_fill(0, poor[use], True),
+        ess,
     )
 
 
-def _worth(log_weights: Tensor) -> tuple[Tensor, Tensor]:
+def _ess_and_evidence(log_weights: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the effective sample size (N) of draws, and the log density (N) that they explain."""
     return effective_sample_size(log_weights), log_weights.logsumexp(dim=0)
 
 
 def _best_start(mean: Tensor, log_joint: LogJoint) -> tuple[Tensor, Tensor]:
-    """Returns the best share (N, L) of means, and whether (N) the whole is far worse."""
+    """Returns the best multiple (N, L) of means, and whether (N) the means themselves are far worse."""
     tried = torch.tensor(SHARES, dtype=mean.dtype)[:, None, None] * mean
     values = _finite(log_joint(tried))
     best = values.argmax(dim=0)
     rows = torch.arange(len(mean))
-    return tried[best, rows], values[best, rows] - values[0] > ASTRAY
+    return tried[best, rows], values[best, rows] - values[0] > OTHER_MODE
 
 
 def _finite(values: Tensor) -> Tensor:
@@ -413,7 +415,7 @@ class WeightedDrawSource:
         log_w, parameters = (
             torch.cat([getattr(one, name) for one in tried]) for name in ("log_w", "parameters")
         )
-        own = draws.own.nonzero().squeeze(1)
+        own = draws.adapted.nonzero().squeeze(1)
         z = draws.z[: len(log_w), own]
         for part in self._parts(len(log_w) if len(own) else 0, len(own)):
             found = self.joint(rows[own], z[part], self._pilot_cells, mask_weight)
@@ -446,16 +448,16 @@ class WeightedDrawSource:
 
     def _needed(self, draws: Proposals) -> Tensor:
         """Returns how many draws (N) rows need by the pilot; all, if they have a proposal of their own."""
-        share = draws.worth / self._pilot.n_draws  # of draws that count
+        share = draws.pilot_ess / self._pilot.n_draws
         needed = self._stage * (ENOUGH * self.n_draws / share / self._stage).ceil()
         needed = needed.nan_to_num(nan=torch.inf).clamp(max=len(draws.z)).long()
-        return torch.where(draws.own, len(draws.z), needed)
+        return torch.where(draws.adapted, len(draws.z), needed)
 
     def _parts(self, n_draws: int, n_rows: int, done: int = 0) -> list[slice]:
         size = max(1, self._pairs_at_once // max(1, n_rows))
         return [slice(start, min(n_draws, start + size)) for start in range(done, n_draws, size)]
 
-    # ------------------------------------------------------------------------------- what stays the same
+    # ------------------------------------------------------------------------ what the settings determine
 
     @property
     def _stage(self) -> int:

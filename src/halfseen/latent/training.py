@@ -367,8 +367,8 @@ def fit_start(
     return fit_masked_gaussian(some, Missingness.PROBIT, may_hide, settings, generator=generator).model
 
 
-MASKS = 1000  # from which the encoder learns how the posterior widens with missing values
-N_STEPS = 2500  # of training, if the number of epochs is left to the imputer
+MASKS = 1000  # masked copies of rows by which the encoder learns how missing values widen the posterior
+N_STEPS = 2500  # training steps if max_epochs is not given
 LARGEST_BATCH, LARGEST_IMAGE_BATCH = 512, 128
 GRADIENT_CLIP = 5.0
 

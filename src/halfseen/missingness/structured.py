@@ -130,7 +130,7 @@ class MonotoneDropout(Mechanism):
         stayed = logsigmoid(-logits).cumsum(dim=1)
         before = torch.cat([torch.zeros_like(stayed[:, :1]), stayed], dim=1)  # (N, A + 1)
         leaves = torch.cat([logsigmoid(logits), torch.zeros_like(stayed[:, :1])], dim=1)
-        log_p = before + leaves  # of leaving at each column, and of never leaving
+        log_p = before + leaves  # log probabilities of dropping out at each column, and of never dropping out
 
         where = torch.from_numpy(self.columns_).to(x.device)
         hidden, seen = (~observed & present)[:, where], (observed & present)[:, where]

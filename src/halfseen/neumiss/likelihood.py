@@ -108,7 +108,6 @@ class NeuMissBase(TrainingParameters, TableEstimator):
         """Fits the joint Gaussian, chooses the model of missingness, and trains the networks."""
         self._check_parameters()
         steps = Steps(
-            target=self._read_target,
             features=self._encode_rows,
             plan=self._plan,
             held_out=self.validation_fraction,

@@ -419,10 +419,8 @@ class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase)
 
     Attributes
     ----------
-    module_ : NeuMissPredictor
-        The trained torch module, on standardised features.
-    history_ : History
-        The loss after each epoch, and the reason why training stopped.
+    module_, history_ : NeuMissPredictor, History
+        As of `NeuMissNetworkRegressor`.
 
     Examples
     --------

@@ -240,7 +240,7 @@ def check_shapes(network: nn.Module, twin: nn.Linear, name: str) -> None:
     inputs = twin.weight.new_zeros(3, 2, twin.in_features)
     expected = (3, 2, twin.out_features)
     wanted = f"{name} must map inputs of shape {tuple(inputs.shape)} to outputs of shape {expected}"
-    entered: list[tuple[nn.Module, tuple[object, ...]]] = []  # layers that have not returned
+    entered: list[tuple[nn.Module, tuple[object, ...]]] = []  # layers whose forward pass has begun
     hooks = []
     for layer in network.modules():
         if not any(layer.children()):

@@ -207,7 +207,7 @@ def _at_best_intercept(fit: Any, params: Floats) -> float:
     A model without an intercept, such as a Cox model, has its log-likelihood at the parameters.
     """
     rows = np.asarray(fit.model.exog, np.float64)
-    shift = np.zeros(len(params))  # of coefficients that adds 1 to the linear predictor of each row
+    shift = np.zeros(len(params))  # change of coefficients that adds 1 to all linear predictors
     shift[: rows.shape[1]] = np.linalg.lstsq(rows, np.ones(len(rows)))[0]
     has_scale = _scale_of(fit) is not None
 
@@ -239,7 +239,7 @@ def _log_likelihood(fit: Any, params: Floats, scale: float | None) -> float:
     """Returns the log-likelihood at a scale; by default at the best one for the parameters."""
     model = fit.model
     if hasattr(model, "wendog"):
-        best = float(model.loglike(params))  # which is at the best scale
+        best = float(model.loglike(params))  # statsmodels evaluates it at the scale that maximises it
         if scale is None:
             return best
         ratio = _mean_square(model, params) / scale

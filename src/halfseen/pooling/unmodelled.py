@@ -13,7 +13,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer
 from halfseen.data.frames import is_frame
 from halfseen.errors import warn_user
 
-_CURVED = ("power", "square", "poly", "bs", "cr", "cc", "ns")  # functions that bend a column
+_CURVED = ("power", "square", "poly", "bs", "cr", "cc", "ns")  # functions that are not linear
 _CROSSED = re.compile(r"(?<!\*)\*(?!\*)")
 _WRAPPED = re.compile(r"(?:C|Q)\((?P<inner>.*)\)")
 
@@ -142,7 +142,7 @@ def _split(text: str, signs: str) -> list[str]:
 def _names_in(term: str) -> set[str]:
     quoted = set(re.findall("`([^`]*)`", term))
     tree = _parsed(term)
-    if tree is None:  # the reader of formulas judges it
+    if tree is None:  # not Python; the parser of formulas reports errors
         return quoted
     found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}

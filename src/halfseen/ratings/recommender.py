@@ -29,6 +29,7 @@ from halfseen.ratings.table import (
     read_ratings,
 )
 from halfseen.training.loop import SMALLEST_SPLIT
+from halfseen.training.step import WithoutNoise
 
 PRIOR = 5.0  # number of pseudo-ratings at the mean that a row or column has
 PASSES = 10
@@ -425,15 +426,11 @@ class RatedRows:
 
 
 @dataclass(frozen=True)
-class RatingError:
+class RatingError(WithoutNoise):
     r"""Computes the squared error of observed entries.
 
     .. math:: \ell_i = \sum_{j \in o_i} (\hat r_{ij} - r_{ij})^2
     """
-
-    def draw_noise(self, batch: RatedRows, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Returns nothing: the loss is deterministic."""
-        return ()
 
     def __call__(self, module: RatingModel, batch: RatedRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the loss (N) of each row."""

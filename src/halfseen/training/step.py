@@ -46,6 +46,14 @@ class Objective(Protocol[GivenModuleT, GivenRowsT]):
         ...
 
 
+class WithoutNoise:
+    """An objective whose loss is deterministic."""
+
+    def draw_noise(self, batch: Any, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns no noise."""
+        return ()
+
+
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
 
@@ -55,20 +63,9 @@ _MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # as torch.optim names them
 LossOf = Callable[[list[Tensor], Any, tuple[Tensor, ...]], Tensor]
 
 
-class Update(Protocol):
-    """A step as one function of tensors, which it changes in place; returns the loss."""
-
-    def __call__(
-        self,
-        parameters: list[Tensor],
-        moments: list[dict[str, Tensor]],
-        learning_rate: Tensor,
-        batch: Any,
-        noise: tuple[Tensor, ...],
-        /,
-    ) -> Tensor:
-        """Changes the parameters and moments once."""
-        ...
+# A step as one function of parameters, moments, learning rate, batch and noise. It changes the parameters and
+# moments in place, and returns the loss.
+Update = Callable[[list[Tensor], list[dict[str, Tensor]], Tensor, Any, tuple[Tensor, ...]], Tensor]
 
 
 class Optimiser(Generic[ModuleT, RowsT]):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.sequences import Sequences
-from halfseen.training.step import Rows
+from halfseen.training.step import Rows, WithoutNoise
 
 RowsT = TypeVar("RowsT", bound=Rows)
 Predictor = Callable[[Any], Tensor]  # a module, or a module with some of its arguments
@@ -40,7 +40,7 @@ class Labelled(Generic[RowsT]):
         return Labelled(self.rows[rows], self.target[rows], self.weight[rows])
 
 
-class SquaredError:
+class SquaredError(WithoutNoise):
     r"""Computes the weighted squared error of predictions, averaged over the networks of an ensemble.
 
     .. math:: \ell = \frac{w}{E} \sum_e \lVert f_e(x) - y \rVert^2
@@ -48,27 +48,19 @@ class SquaredError:
     The module returns predictions of shape :math:`(N, T)`, or :math:`(E, N, T)` for an ensemble.
     """
 
-    def draw_noise(self, batch: Labelled[Any], generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Returns nothing: the loss is deterministic."""
-        return ()
-
     def __call__(self, module: Predictor, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         error: Tensor = module(batch.rows) - batch.target
         return batch.weight * _mean_over_networks(error.square().sum(dim=-1))
 
 
-class CrossEntropy:
+class CrossEntropy(WithoutNoise):
     r"""Computes the weighted log-loss of logits, averaged over the networks of an ensemble.
 
     .. math:: \ell = -\frac{w}{E} \sum_e \log \mathrm{softmax}(f_e(x))_y
 
     The module returns logits of shape :math:`(N, K)`, or :math:`(E, N, K)` for an ensemble.
     """
-
-    def draw_noise(self, batch: Labelled[Any], generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Returns nothing: the loss is deterministic."""
-        return ()
 
     def __call__(self, module: Predictor, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""

@@ -18,7 +18,7 @@ from halfseen.trees.forest import Forest
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-SMALLEST_SPREAD, LARGEST_SPREAD = 0.1, 10.0  # of what it is on average
+SMALLEST_SPREAD, LARGEST_SPREAD = 0.1, 10.0  # limits of the spread of a cell, relative to its average
 PROBABILITY_FLOOR = 1e-6
 LEAST_UNIT = 1e-6  # standard deviation of a score; that of an exact copy is 1e-5 by the ridge of the Gaussian
 OWN = 2  # inputs that describe the number itself: its mean and the standard deviation of its score
