@@ -170,3 +170,18 @@ def test_draws_for_pooling_are_chained_unless_a_joint_gaussian_will_do(change, r
     expected = "GaussianImputer" if reason is None else "ChainedImputer"
     assert type(imputer.members_[0]).__name__ == expected
     assert (reason or "all columns are nearly normal") in imputer.reason_
+
+
+def test_saved_models_keep_the_scale_of_margins_that_the_joint_gaussian_does_not_have(tmp_path):
+    """Two bimodal columns depend linearly on each other, so the joint Gaussian leaves them untransformed."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300) + 4 * np.sign(rng.normal(size=300))
+    table = pd.DataFrame({"a": a, "b": a + rng.normal(size=300)})
+    table = table.mask(rng.random(table.shape) < 0.2)
+    imputer = ChainedImputer(2, random_state=0, find_outcome=False).fit(table)
+    assert not imputer.model_.start.features.transformed()
+    assert imputer.model_.inputs.features.transformed()
+    imputer.save(tmp_path / "model")
+    again = halfseen.load(tmp_path / "model")
+    for one, other in zip(again.sample(table, 2), imputer.sample(table, 2), strict=True):
+        pd.testing.assert_frame_equal(one, other)
