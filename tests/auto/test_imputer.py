@@ -20,6 +20,7 @@ from halfseen.auto.reason import label as auto_label
 from halfseen.auto.scoring import ChosenWeights, Cost, compare_hidden, seconds_per_row, too_costly
 from halfseen.auto.tabular import TabularStack
 from halfseen.data.incomplete import Incomplete
+from halfseen.missingness import MCAR
 from halfseen.training.progress import TimeBudget
 from halfseen.trees import fitting as tree_fitting
 
@@ -401,6 +402,22 @@ def test_hidden_cells_are_observed_ones_and_leave_something_in_each_row_and_colu
     assert (task.shown.observed.sum(dim=1)[several] > 0).all()
     again = next(hiding.make_tasks(columns, codes, lambda part: part.filled(), seed=0))
     assert torch.equal(task.hidden, again.hidden)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_cells_are_hidden_in_all_columns_if_others_were_removed_by_a_mechanism_with_the_same_seed(seed):
+    """No column has less than half as many hidden cells as columns have on average.
+
+    With the random numbers of the mechanism itself, some columns had a quarter. A column has about 85, with a
+    standard deviation of at most 10, so that one of 18 has less than half of them with a probability of 1e-3.
+    """
+    X = np.random.default_rng(0).normal(size=(1_000, 9))
+    X = MCAR(rate=0.3).fit(X).amputate(X, random_state=seed)
+    columns, codes = GaussianImputer().fit(X).schema_.columns, Incomplete.from_array(X)
+    task = next(hiding.make_tasks(columns, codes, lambda part: part.filled(), seed=seed))
+    n_hidden = task.hidden.sum(dim=0)
+    assert n_hidden.min() > 0.5 * n_hidden.double().mean()
+    assert n_hidden.double().mean() > 70
 
 
 def test_few_cells_that_are_missing_together_are_hidden_together():
