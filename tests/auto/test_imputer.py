@@ -263,6 +263,34 @@ def test_methods_that_take_long_for_their_weight_are_given_up_until_imputing_end
     assert too_costly(costs, {0: 1.0}, 200, 0.0) is None
 
 
+def test_one_gaussian_is_fitted_to_the_same_cells_and_its_penalty_is_found_once(monkeypatch):
+    ridges, usual = [], GaussianImputer._fit_model
+
+    def fit_model(self, codes):
+        ridges.append((self.ridge, int(codes.observed.sum())))
+        return usual(self, codes)
+
+    X = np.random.default_rng(0).uniform(-1, 1, size=(300, 3))
+    X[:, 2] = (
+        np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0) + 0.1 * X[:, 2]
+    )  # which trees know and Gaussians do not
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    expected = TreeImputer(**WorkPlan(300, 3, 0, 300).settings("trees", 300), random_state=0).fit(X)
+    monkeypatch.setattr(GaussianImputer, "_fit_model", fit_model)
+    monkeypatch.setattr(WorkPlan, "n_masks", lambda self, names: 1)
+    imputer = AutoImputer(candidates=["mean", "gaussian", "trees"], random_state=0).fit(X)
+    (first, n_first), (second, n_second) = ridges
+    assert first == "auto"
+    assert n_first == (~np.isnan(X)).sum() > n_second
+    trees = imputer.members_[list(imputer.fitted_to_).index("trees")]
+    assert imputer.fitted_to_["trees"]["hidden_cells"] == 0
+    np.testing.assert_array_equal(
+        trees.transform(X), expected.transform(X)
+    )  # they begin with the same Gaussian
+    assert second == GaussianImputer(random_state=0).fit(X).ridge_
+    assert not hasattr(imputer, "_gaussians")
+
+
 def test_members_are_fitted_within_half_of_the_memory_budget(monkeypatch):
     seen, usual = [], GaussianImputer._fit_codes
 
