@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from tolerances import EXACT
 
 from halfseen import BoostingClassifier, BoostingRegressor, load
+from halfseen.trees import boosting
 
 SETTINGS = {"max_iter": 20, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 5}
 
@@ -38,6 +40,48 @@ def test_the_probabilities_are_those_of_the_trees_of_scikit_learn(n_classes):
     ours = BoostingClassifier(**SETTINGS, random_state=0).fit(X, labels)
     theirs = rival(HistGradientBoostingClassifier).fit(X, labels)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=EXACT)
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_with_early_stopping_the_mean_of_several_forests_of_scikit_learn_predicts(n_classes, monkeypatch):
+    monkeypatch.setattr(boosting, "N_FORESTS", 3)
+    X, y = make_rows(600)
+    settings = SETTINGS | {"max_iter": 40}
+    seeds = [0, *(int(np.random.default_rng([0, place]).integers(2**31)) for place in (1, 2))]
+    kind, y = (HistGradientBoostingClassifier, np.digitize(y, [0, 1])) if n_classes else (
+        HistGradientBoostingRegressor, y
+    )  # fmt: skip
+    theirs = [
+        kind(**settings, l2_regularization=1.0, early_stopping=True, n_iter_no_change=6, random_state=seed)
+        for seed in seeds
+    ]
+    theirs = [one.fit(X, y) for one in theirs]
+    assert len({one.n_iter_ for one in theirs}) > 1  # they hold out different rows
+    ours = (BoostingClassifier if n_classes else BoostingRegressor)(**settings, random_state=0).fit(X, y)
+    assert ours.n_iter_ == sum(one.n_iter_ for one in theirs)
+    if n_classes:
+        scores = np.mean([one.decision_function(X) for one in theirs], axis=0)
+        np.testing.assert_allclose(ours.predict_proba(X), softmax(scores, axis=1), rtol=EXACT)
+    else:
+        expected = np.mean([one.predict(X) for one in theirs], axis=0)
+        np.testing.assert_allclose(ours.predict(X), expected, rtol=EXACT)
+
+
+def test_large_tables_have_one_forest(monkeypatch):
+    X, y = make_rows(600)
+    several = BoostingRegressor(**SETTINGS, random_state=0).fit(X, y)
+    monkeypatch.setattr(boosting, "MANY_ROWS", 599)
+    one = BoostingRegressor(**SETTINGS, random_state=0).fit(X, y)
+    assert one.n_iter_ <= SETTINGS["max_iter"] < several.n_iter_
+
+
+def test_a_class_with_one_row_or_more_classes_than_held_out_rows_leave_no_early_stopping():
+    X, _ = make_rows(600)
+    rare = np.where(np.arange(600) == 7, 2, np.arange(600) % 2)
+    model = BoostingClassifier(**SETTINGS, random_state=0).fit(X, rare)
+    assert model.n_iter_ == SETTINGS["max_iter"]
+    many = BoostingClassifier(**SETTINGS | {"max_iter": 2}, random_state=0).fit(X, np.arange(600) % 70)
+    assert many.predict_proba(X[:1]).shape == (1, 70)
 
 
 def test_levels_are_split_in_any_order_and_an_unknown_level_counts_as_missing():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+from halfseen.trees import forest as forest_module
 from halfseen.trees.forest import Forest
 from halfseen.trees.growth import Growth
 
@@ -40,7 +41,9 @@ def new_rows():
     return X
 
 
-def test_sums_of_leaves_are_the_predictions_of_scikit_learn():
+@pytest.mark.parametrize("at_once", [5, 256])  # 12 trees in three blocks, or in one
+def test_sums_of_leaves_are_the_predictions_of_scikit_learn(at_once, monkeypatch):
+    monkeypatch.setattr(forest_module, "TREES_AT_ONCE", at_once)
     X, y = table()
     forest, constant = GROWTH.regress(X, y, [1, 4])
     expected = HistGradientBoostingRegressor(**SETTINGS).fit(X, y).predict(new_rows())
@@ -50,7 +53,8 @@ def test_sums_of_leaves_are_the_predictions_of_scikit_learn():
 
 
 @pytest.mark.parametrize("edges", [[1.0], [-0.5, 1.0, 2.0]], ids=["two classes", "four classes"])
-def test_scores_of_classes_are_those_of_scikit_learn(edges):
+def test_scores_of_classes_are_those_of_scikit_learn(edges, monkeypatch):
+    monkeypatch.setattr(forest_module, "TREES_AT_ONCE", 5)  # blocks that divide the trees of one iteration
     X, y = table()
     classes = np.digitize(y, edges)
     forest, constants = GROWTH.classify(X, classes, [1, 4])

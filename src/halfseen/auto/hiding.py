@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from halfseen._random import torch_generator
+from halfseen._random import seed_from, torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.missingness.logistic import Learned
@@ -24,6 +24,7 @@ MOST_CELLS = 80  # hidden cells of a column, on average
 PATTERN_SHARE = 0.75  # of the rows whose cells are hidden by a learned mechanism
 MAX_REPETITIONS = 3  # of a learned mechanism that removes few cells
 MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
+HIDING = 1  # which random numbers of a seed are those of the hidden cells
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,12 @@ def make_tasks(
 
     The same rows follow with other cells hidden, as long as the masks before have hidden too few cells to
     choose by. `complete` returns completed codes, to which the mechanism is applied, if there is one.
+
+    `seed` is often also the seed by which somebody removed values from the table, with a mechanism of this
+    library. The random numbers are therefore others than those of the seed itself: the learned mechanism
+    would choose the cells that are missing already, and hide hardly any cell of some columns.
     """
+    seed = seed_from(np.random.default_rng([seed, HIDING]))
     generator = torch_generator(seed)
     n_rows = compared_rows(codes)
     if len(codes) > n_rows:

@@ -35,7 +35,9 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Schema
 from halfseen.errors import warn_user
 from halfseen.gaussian.imputer import GaussianImputer
+from halfseen.gaussian.low_rank import LowRankGaussian
 from halfseen.training.progress import TimeBudget, decide_by_clock, seconds_left, time_limit
+from halfseen.trees.imputer import TreeImputer
 
 LOGGER = logging.getLogger(__name__)
 
@@ -209,8 +211,10 @@ class AutoImputer(BaseImputer):
         n_rows, n_columns = codes.x.shape
         plan = WorkPlan(n_rows, n_columns, int((~codes.observed).sum()), hiding.compared_rows(codes))
         budget = TimeBudget(SAFETY * min(self._checked_seconds(plan), seconds_left()))
+        self._gaussians: list[tuple[Incomplete, GaussianImputer]] = []
         with time_limit(math.inf) as limit:  # which learns whether one of those within it was met
             self._fit_within(plan, budget, codes)
+        del self._gaussians
         self.time_limit_met_ = limit.met
         if self.min_skill is not None:
             checks = {name: losses.check(name) for name, losses in self.hidden_cells_.columns.items()}
@@ -449,8 +453,34 @@ class AutoImputer(BaseImputer):
         give_back_memory()  # of the member before
         half = max(config.memory_budget() // 2, config.SMALLEST_MEMORY_BUDGET)
         with config.context(memory_budget=half):  # the codes of the rows and other members take the rest
-            member._fit_codes(codes)
+            if isinstance(member, TreeImputer):
+                member.model_ = member._fit_from(self._gaussian(codes).model_, codes)
+            elif isinstance(member, GaussianImputer) and not member.n_posterior_draws:
+                return self._gaussian(codes)
+            else:
+                member._fit_codes(codes)
         return member
+
+    def _gaussian(self, codes: Incomplete) -> GaussianImputer:
+        """Returns a Gaussian fitted to the codes; what completes rows, trees and a candidate share it.
+
+        The strength of its penalty is that of a Gaussian fitted to the same rows with more cells, if there is
+        one, because the search for it takes most of the time of a fit. In wide tables a rank, which is not a
+        parameter, is found as well.
+        """
+        template = GaussianImputer()
+        for known, fitted in self._gaussians:
+            if len(known) == len(codes) and bool((known.observed | ~codes.observed).all()):
+                if torch.equal(known.observed, codes.observed):
+                    return fitted
+                if not isinstance(fitted.model_.gaussian, LowRankGaussian):
+                    template = GaussianImputer(ridge=fitted.ridge_)
+        found: GaussianImputer = self._sized(template)
+        with time_limit(math.inf) as limit:
+            found._fit_codes(codes)
+        if not limit.met:  # otherwise there may be more time for another fit
+            self._gaussians.append((codes, found))
+        return found
 
     @property
     def _fitted_model(self) -> TabularCompletion | None:

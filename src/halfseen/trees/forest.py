@@ -29,6 +29,7 @@ Words = npt.NDArray[np.uint64]
 
 MAX_LEAVES = 64
 CELLS_AT_ONCE = 1 << 18  # rows times trees: few enough for the cache of a processor
+TREES_AT_ONCE = 256  # whose tables are made together: fewer take less memory and more calls; a guess
 _ALL = np.uint64(2**64 - 1)
 
 
@@ -119,6 +120,17 @@ class Forest:
 
     def _values(self, X: Floats) -> Floats:
         """Returns the value (N, T) of the leaf in which each row ends in each tree."""
+        return np.concatenate([block._values_of_block(X) for block in self._blocks], axis=1)
+
+    @cached_property
+    def _blocks(self) -> list["Forest"]:
+        """The trees, some at a time: each table has a row for every threshold and a column for every tree."""
+        if self.n_trees <= TREES_AT_ONCE:
+            return [self]
+        starts = range(0, self.n_trees, TREES_AT_ONCE)
+        return [self.trees(start, min(start + TREES_AT_ONCE, self.n_trees)) for start in starts]
+
+    def _values_of_block(self, X: Floats) -> Floats:
         left = np.full((len(X), self.n_trees), _ALL)
         for table in self._tables:
             left &= table.kept(X[:, table.feature])

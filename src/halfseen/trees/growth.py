@@ -1,7 +1,8 @@
 """Growing boosted trees by scikit-learn, and storing them as arrays of nodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ Integers = npt.NDArray[np.int64]
 SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stopping costs more than it gains
 FEW_ITERATIONS = 30  # of trees that are grown without early stopping
 MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iteration, there are fewer
+VALIDATION_SHARE = 0.1  # of the rows, held out for early stopping
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class Growth:
         The number of categories that is reserved for each categorical feature.
     seed : int
         Seeds the rows held out for early stopping.
+    n_forests : int, default=1
+        How many times trees are grown, each time with other rows held out for early stopping. Their mean
+        predicts. Without early stopping trees are grown once, because they would be the same each time.
     """
 
     max_iter: int
@@ -39,6 +44,7 @@ class Growth:
     min_samples_leaf: int
     n_categories: int
     seed: int
+    n_forests: int = 1
 
     def regress(
         self, X: Floats, y: Floats, categorical: Sequence[int], weight: Floats | None = None
@@ -47,7 +53,8 @@ class Growth:
         if not self._can_split(len(X)):
             return Forest.empty(), np.array([np.average(y, weights=weight)])
         columns = _Columns.of(X, categorical)
-        booster = HistGradientBoostingRegressor(**self._settings(columns, len(X), 1))
+        stops = len(X) >= SMALLEST_VALIDATION
+        booster = HistGradientBoostingRegressor(**self._settings(columns, 1, stops))
         return self._grown(booster, columns, y, weight)
 
     def classify(
@@ -64,15 +71,16 @@ class Growth:
             logs = np.log(counts / counts.sum())
             return Forest.empty(), np.diff(logs) if n_classes == 2 else logs - logs.mean()
         columns = _Columns.of(X, categorical)
-        booster = HistGradientBoostingClassifier(**self._settings(columns, len(X), n_classes))
+        rarest, n_held = np.bincount(place).min(), int(VALIDATION_SHARE * len(X))
+        stops = len(X) >= SMALLEST_VALIDATION and rarest > 1 and n_held >= n_classes  # in both parts
+        booster = HistGradientBoostingClassifier(**self._settings(columns, n_classes, stops))
         return self._grown(booster, columns, y, weight)
 
     def _can_split(self, n_rows: int) -> bool:
         """Whether a tree can have two leaves; trees of one leaf add nothing to the constants."""
         return n_rows >= 2 * self.min_samples_leaf
 
-    def _settings(self, columns: "_Columns", n_rows: int, n_classes: int) -> dict[str, object]:
-        stops = n_rows >= SMALLEST_VALIDATION
+    def _settings(self, columns: "_Columns", n_classes: int, stops: bool) -> dict[str, object]:
         most = self.max_iter if stops else min(self.max_iter, FEW_ITERATIONS)
         return {
             "max_iter": max(1, min(most, MAX_CLASS_TREES // (n_classes if n_classes > 2 else 1))),
@@ -82,18 +90,24 @@ class Growth:
             "l2_regularization": 1.0,
             "categorical_features": columns.is_categorical if columns.is_categorical.any() else None,
             "early_stopping": stops,
+            "validation_fraction": VALIDATION_SHARE,
             "n_iter_no_change": 6,
-            "random_state": self.seed % 2**31,
         }
 
     def _grown(
-        self, booster: object, columns: "_Columns", y: npt.NDArray[np.generic], weight: Floats | None
+        self, booster: Any, columns: "_Columns", y: npt.NDArray[np.generic], weight: Floats | None
     ) -> tuple[Forest, Floats]:
-        with one_openmp_thread():
-            booster.fit(columns.X, y, sample_weight=weight)  # type: ignore[attr-defined]
-        trees = [tree for several in booster._predictors for tree in several]  # type: ignore[attr-defined]
-        constants = np.ravel(booster._baseline_prediction).astype(np.float64)  # type: ignore[attr-defined]
-        return Forest.joined([self._as_forest(tree, columns) for tree in trees]), constants
+        """Returns the trees of all forests, whose sum is the mean of the forests, and the mean constants."""
+        n_forests = self.n_forests if booster.early_stopping else 1
+        forests, constants = [], []
+        for place in range(n_forests):
+            seed = np.random.default_rng([self.seed, place]).integers(2**31) if place else self.seed % 2**31
+            with one_openmp_thread():
+                booster.set_params(random_state=int(seed)).fit(columns.X, y, sample_weight=weight)
+            forests += [self._as_forest(tree, columns) for several in booster._predictors for tree in several]
+            constants.append(np.ravel(booster._baseline_prediction).astype(np.float64))
+        joined = Forest.joined(forests)
+        return replace(joined, value=joined.value / n_forests), np.mean(constants, axis=0)
 
     def _as_forest(self, tree: object, columns: "_Columns") -> Forest:
         nodes, bits = tree.nodes, tree.raw_left_cat_bitsets  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_number, check_who
 from halfseen.base.table import predictor_positions
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.imputer import GaussianImputer
+from halfseen.gaussian.tabular import TabularGaussian
 from halfseen.trees.fitting import TreeSettings, fit_trees
 from halfseen.trees.forest import MAX_LEAVES
 from halfseen.trees.growth import Growth
@@ -128,10 +129,14 @@ class TreeImputer(BaseImputer):
         )
 
     def _fit_model(self, codes: Incomplete) -> TabularTrees:
-        settings = self._settings()
+        self._settings()  # refuses parameters before time is spent
         start = GaussianImputer()
         start.schema_, start.seed_ = self.schema_, self.seed_
-        gaussian = start._fit_model(codes)
+        return self._fit_from(start._fit_model(codes), codes)
+
+    def _fit_from(self, gaussian: TabularGaussian, codes: Incomplete) -> TabularTrees:
+        """Grows the trees on codes to which a Gaussian was fitted."""
+        settings = self._settings()
         width = max([block.n_groups for block in gaussian.features.blocks], default=1)
         growth = replace(settings.growth, n_categories=width, seed=self.seed_)
         generator = torch_generator(self.seed_)
