@@ -9,6 +9,10 @@ convex, so that projected subgradient steps on it as it stands above reach the s
 memory.
 """
 
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
@@ -18,18 +22,30 @@ Floats = npt.NDArray[np.float64]
 
 N_STEPS = 600
 BOUNDS = (0.02, 0.1, 0.5)  # of weights of pixels between 0 and 1, from which held-out images choose; guesses
+COUNTS = (0, 5, 10, 25, 50, 100)
+"""The numbers of deleted features from which held-out images choose.
+
+In the worst case few deletions do the harm of many at random: of the digits 2 and 3, whose images have 164
+bright pixels on average, the least loss with the 50 worst of them deleted is that of a constant.
+"""
+
 HELD_OUT = 0.2
 
 
 class RobustLinear(ClassifierMixin, BaseEstimator):
     """The robust linear classifier of two classes.
 
+    Held-out rows, with `n_deleted` features deleted at random, choose the number N of the program and the
+    bound C of weights; then all rows train.
+
     Parameters
     ----------
     n_deleted : int
-        The number N of features that may be deleted, that is set to zero.
-    bound : float, optional
-        The bound C of weights; by default held-out rows, with N features deleted at random, choose one.
+        The number of features that will be deleted, that is set to zero.
+    counts : sequence of int
+        The numbers N that are tried.
+    bounds : sequence of float
+        The bounds C that are tried.
     scale : float
         What features are divided by.
     n_steps : int
@@ -41,39 +57,54 @@ class RobustLinear(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         n_deleted: int,
-        bound: float | None = None,
+        counts: Sequence[int] = COUNTS,
+        bounds: Sequence[float] = BOUNDS,
         scale: float = 255.0,
         n_steps: int = N_STEPS,
         random_state: int = 0,
     ) -> None:
         self.n_deleted = n_deleted
-        self.bound = bound
+        self.counts = counts
+        self.bounds = bounds
         self.scale = scale
         self.n_steps = n_steps
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> "RobustLinear":
         """Trains on complete rows of two classes."""
-        x, labels = np.asarray(X, dtype=np.float64) / self.scale, np.asarray(y)
-        self.classes_ = np.unique(labels)
-        if len(self.classes_) != 2:
-            raise ValueError(f"y must have two classes, got {len(self.classes_)}.")
-        signs = np.where(labels == self.classes_[1], 1.0, -1.0)
-        self.bound_ = self._choose_bound(x, signs) if self.bound is None else self.bound
-        self.coef_, self.intercept_ = descend(x, signs, self.n_deleted, self.bound_, self.n_steps)
+        (found,) = self.fit_for([self.n_deleted], X, y)
+        self.classes_, self.count_, self.bound_ = found.classes_, found.count_, found.bound_
+        self.coef_, self.intercept_ = found.coef_, found.intercept_
         return self
 
-    def _choose_bound(self, x: Floats, signs: Floats) -> float:
-        """Returns the bound with the fewest errors on held-out rows of which features are deleted."""
-        rng = np.random.default_rng(self.random_state)
-        order = rng.permutation(len(x))
+    def fit_for(self, numbers: Sequence[int], X: npt.ArrayLike, y: npt.ArrayLike) -> list["RobustLinear"]:
+        """Returns a classifier for each number of deleted features; what is tried is trained once for all."""
+        x, labels = np.asarray(X, dtype=np.float64) / self.scale, np.asarray(y)
+        classes = np.unique(labels)
+        if len(classes) != 2:
+            raise ValueError(f"y must have two classes, got {len(classes)}.")
+        signs = np.where(labels == classes[1], 1.0, -1.0)
+        order = np.random.default_rng(self.random_state).permutation(len(x))
         held, rest = np.split(order, [int(HELD_OUT * len(x))])
-        shown = delete(x[held], self.n_deleted, rng)
-        errors = {}
-        for bound in BOUNDS:
-            coef, intercept = descend(x[rest], signs[rest], self.n_deleted, bound, self.n_steps)
-            errors[bound] = float(np.mean((shown @ coef + intercept) * signs[held] <= 0))
-        return min(errors, key=errors.__getitem__)
+        tried = {
+            choice: descend(x[rest], signs[rest], *choice, self.n_steps)
+            for choice in product(self.counts, self.bounds)
+        }
+        found = []
+        for number in numbers:
+            shown = delete(x[held], number, np.random.default_rng(self.random_state))
+            errors = {
+                choice: np.mean((shown @ coef + intercept) * signs[held] <= 0)
+                for choice, (coef, intercept) in tried.items()
+            }
+            model = RobustLinear(
+                number, self.counts, self.bounds, self.scale, self.n_steps, self.random_state
+            )
+            model.classes_ = classes
+            model.count_, model.bound_ = min(errors, key=errors.__getitem__)
+            model.coef_, model.intercept_ = descend(x, signs, model.count_, model.bound_, self.n_steps)
+            found.append(model)
+        return found
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Returns the class of each row; deleted features are zero."""
@@ -99,12 +130,13 @@ def descend(
 ) -> tuple[Floats, float]:
     """Returns the weights and the intercept with the least robust loss of all steps.
 
-    Features that are zero in all rows have weight zero, and take no part in the steps.
+    Features that are zero in all rows have weight zero, and take no part in the steps, which are in single
+    precision.
     """
     used = (x != 0).any(axis=0)
     length = bound * np.sqrt(x.shape[1])  # of the first step
-    found, x = np.zeros(x.shape[1]), x[:, used]
-    coef, intercept = np.zeros(x.shape[1]), 0.0
+    found, x, signs = np.zeros(x.shape[1]), x[:, used].astype(np.float32), signs.astype(np.float32)
+    coef, intercept = np.zeros(x.shape[1], dtype=np.float32), 0.0
     best = (np.inf, coef, intercept)
     for step in range(n_steps):
         losses, kept = _margins(x, signs, n_deleted, coef, intercept)
@@ -112,27 +144,33 @@ def descend(
         if loss < best[0]:
             best = (loss, coef, intercept)
         pull = np.where(losses > 0, signs, 0.0) / len(x)  # (N)
-        slope, shift = pull @ np.where(kept, x, 0.0), pull.sum()
-        rate = length / (np.hypot(np.linalg.norm(slope), shift) + 1e-12)
-        rate /= np.sqrt(step + 1.0)
-        coef = np.clip(coef + rate * slope, -bound, bound)
-        intercept = intercept + rate * float(shift)
-    found[used] = best[1]
-    return found, best[2]
+        slope, shift = pull @ (kept * x), float(pull.sum())
+        rate = length / (float(np.hypot(np.linalg.norm(slope), shift)) + 1e-12) / np.sqrt(step + 1.0)
+        coef = np.clip(coef + rate * slope, -bound, bound).astype(np.float32)
+        intercept = intercept + rate * shift
+    found[used] = np.clip(best[1].astype(np.float64), -bound, bound)
+    return found, float(best[2])
 
 
 def _margins(
-    x: Floats, signs: Floats, n_deleted: int, coef: Floats, intercept: float
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Returns the hinge (N) of rows before it is cut off at zero, and which features (N, D) are kept."""
+    x: npt.NDArray[Any], signs: npt.NDArray[Any], n_deleted: int, coef: npt.NDArray[Any], intercept: float
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Returns the hinge (N) of rows before it is cut off at zero, and the share (N, D) of features kept.
+
+    Shares are 0 or 1, but for features whose terms are equal where some of them are deleted: they are kept in
+    equal parts, which is as bad as any choice among them.
+    """
     terms = signs[:, None] * coef * x
-    kept = np.ones(x.shape, dtype=bool)
+    kept = np.ones_like(terms)
     if n_deleted:
         n_deleted = min(n_deleted, x.shape[1])
-        worst = np.argpartition(-terms, n_deleted - 1, axis=1)[:, :n_deleted]
-        np.put_along_axis(kept, worst, False, axis=1)
-        kept |= terms <= 0
-    return 1.0 - np.where(kept, terms, 0.0).sum(axis=1) - signs * intercept, kept
+        place = x.shape[1] - n_deleted
+        least = np.partition(terms, place, axis=1)[:, [place]]  # of those that are deleted
+        above, equal = terms > least, terms == least
+        left = n_deleted - above.sum(axis=1, keepdims=True)
+        share = (1 - left / equal.sum(axis=1, keepdims=True)).astype(terms.dtype)
+        kept = np.where(terms <= 0, 1, np.where(equal, share, ~above)).astype(terms.dtype)
+    return 1 - (kept * terms).sum(axis=1) - signs * intercept, kept
 
 
 def solve_program(x: Floats, signs: Floats, n_deleted: int, bound: float) -> tuple[float, Floats, float]:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from tolerances import EXACT
 
-from papers.circuits.robust_linear import RobustLinear, delete, descend, robust_loss, solve_program
+from papers.circuits.robust_linear import (
+    RobustLinear,
+    _margins,
+    delete,
+    descend,
+    robust_loss,
+    solve_program,
+)
 
 
 def two_classes(n=24, d=5, seed=0):
@@ -53,13 +60,36 @@ def test_robust_weights_are_more_even_and_survive_deletions():
     strong = (signs[:, None] > 0) * rng.random((400, 1))
     weak = (signs[:, None] > 0) * 0.6 * rng.random((400, 30))
     x = np.hstack([3 * strong, weak])
-    plain, robust = (RobustLinear(n, bound=1.0, scale=1.0).fit(x, signs) for n in (0, 10))
+    plain, robust = (RobustLinear(n, counts=[n], bounds=[1.0], scale=1.0).fit(x, signs) for n in (0, 10))
     shown = x.copy()
     shown[:, 0] = 0.0
     accuracies = [np.mean(model.predict(shown) == signs) for model in (plain, robust)]
     assert accuracies[1] >= accuracies[0]
     share = [np.abs(model.coef_[0]) / np.abs(model.coef_).sum() for model in (plain, robust)]
     assert share[1] < share[0]
+
+
+def test_features_of_equal_terms_are_deleted_in_equal_parts():
+    x, signs = np.array([[1.0, 1.0, 1.0, 0.5, 0.0]]), np.array([1.0])
+    hinge, kept = _margins(x, signs, 2, np.ones(5), 0.0)
+    np.testing.assert_allclose(kept, [[1 / 3, 1 / 3, 1 / 3, 1, 1]])
+    np.testing.assert_allclose(hinge, [1 - 1.5])
+
+
+def test_held_out_rows_choose_by_the_deletions_they_are_told_of():
+    rng = np.random.default_rng(2)
+    signs = np.where(rng.random(600) < 0.5, 1.0, -1.0)
+    strong = (signs[:, None] > 0) * rng.uniform(0.5, 1, (600, 1))  # exact, if it is there
+    weak = rng.random((600, 20)) * np.where(signs[:, None] > 0, 1.0, 0.4)
+    x = np.hstack([strong, weak])
+    model = RobustLinear(0, counts=[0, 5], bounds=[0.1, 1.0], scale=1.0)
+    few, many = model.fit_for([0, 18], x, signs)
+    alone = RobustLinear(18, counts=[0, 5], bounds=[0.1, 1.0], scale=1.0).fit(x, signs)
+    np.testing.assert_array_equal(alone.coef_, many.coef_)
+    assert (few.n_deleted, many.n_deleted) == (0, 18)
+    assert np.mean(few.predict(x) == signs) > 0.95
+    shown = delete(x, 18, np.random.default_rng(3))
+    assert np.mean(many.predict(shown) == signs) >= np.mean(few.predict(shown) == signs)
 
 
 def test_classes_other_than_two_are_refused():
