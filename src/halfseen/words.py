@@ -125,7 +125,7 @@ def minus(text: str) -> str:
     return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
 
 
-def absent_words(names: Sequence[str], wanted: str, at_most: int = 8) -> str:
+def absent_words(names: Sequence[str], wanted: str) -> str:
     """Returns the columns of a table that lacks one, the most similar names first if there are any.
 
     Examples
@@ -139,7 +139,7 @@ def absent_words(names: Sequence[str], wanted: str, at_most: int = 8) -> str:
     close = [plain[one] for one in get_close_matches(wanted.casefold(), plain, n=2, cutoff=0.6)]
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"its columns are {names_words(names, at_most)}."
+    return f"its columns are {names_words(names, 8)}."
 
 
 def names_words(names: Sequence[str], at_most: int = 4) -> str:

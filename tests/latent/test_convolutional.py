@@ -70,7 +70,6 @@ def test_features_are_planes_in_order_and_the_mask_follows_them(generator):
     encoder(x)
     for plane in range(4):
         assert torch.equal(planes[0][:, plane].reshape(2, 64), x[:, plane * 64 : (plane + 1) * 64])
-    assert ConvEncoder((2, 8, 8), 3, widths=(4,), with_mask=False)(torch.zeros(1, 128)).shape == (1, 3)
 
 
 def test_parameters_of_pixels_come_one_kind_after_the_other(generator):
@@ -258,9 +257,8 @@ def correlate(weight, planes):
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
-@pytest.mark.parametrize("per_channel", [True, False])
-def test_the_log_odds_of_a_pixel_are_a_bias_and_a_filter(generator, hidden, per_channel):
-    model = pixel_mask(generator, kernel_size=3, hidden=hidden, per_channel=per_channel)
+def test_the_log_odds_of_a_pixel_are_a_bias_and_a_filter(generator, hidden):
+    model = pixel_mask(generator, kernel_size=3, hidden=hidden)
     x = rows(generator, 40)
     planes = x.reshape(2, 5, 4).numpy()
     maps = np.stack([correlate(w, planes) for w in model.filter.weight.detach().numpy()])
@@ -268,7 +266,7 @@ def test_the_log_odds_of_a_pixel_are_a_bias_and_a_filter(generator, hidden, per_
         maps = np.tanh(maps + model.filter.bias.detach().numpy()[:, None, None])
         maps = np.einsum("oh,hij->oij", model.mix.weight.detach().numpy()[:, :, 0, 0], maps)
     expected = maps.ravel() + model.bias.detach().numpy()
-    assert len(expected) == (40 if per_channel else 20)
+    assert len(expected) == 40
     np.testing.assert_allclose(model.logits(x).detach().numpy(), expected, rtol=0, atol=EXACT)
 
 

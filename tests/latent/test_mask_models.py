@@ -325,13 +325,11 @@ def test_an_ignorable_model_leaves_the_mask_out(generator):
         model.logits(x)
 
 
-@pytest.mark.parametrize("gives", ["missing_probability", "observed_logits"])
-def test_a_known_function_gives_the_probability_and_its_gradient(generator, gives):
+def test_a_known_function_gives_the_probability_and_its_gradient(generator):
     def missing(x):
         return torch.sigmoid(2.0 * x[..., :3].roll(1, dims=-1) - 1.0)
 
-    function = missing if gives == "missing_probability" else lambda x: -missing(x).logit()
-    model = KnownMask(function, MaskLayout(range(3), columns=(0, 2)), gives)
+    model = KnownMask(missing, MaskLayout(range(3), columns=(0, 2)))
     x = rows(generator, model, 5, 1).requires_grad_()
     probability = missing(x).detach().numpy()[..., [0, 2]]
     masks = every_mask(3)
@@ -373,7 +371,6 @@ def test_a_known_function_that_is_not_of_torch_or_of_another_shape_is_refused(fu
         (lambda: LinearSelfMask(3, 2), "got 2"),
         (lambda: MonotoneMask(2, (1, 0)), r"signs must be 2 of \(-1, 1\)"),
         (lambda: FlexibleSelfMask(2, n_units=1), "n_units must be at least 2, got 1"),
-        (lambda: KnownMask(torch.sigmoid, 2, "odds"), "got 'odds'"),
         (lambda: MaskLayout(()), "at least one feature"),
         (lambda: MaskLayout((0, 3), n_columns=2), "from 0 to 1"),
         (lambda: MaskLayout((0, 1), columns=(-1,)), "from 0 to 1"),

@@ -180,8 +180,7 @@ def test_networks_have_inputs_and_outputs():
         ResidualMLP(0, 3)
 
 
-@pytest.mark.parametrize("with_mask", [True, False])
-def test_the_encoder_sees_the_fill_of_missing_values_and_then_the_mask(generator, with_mask):
+def test_the_encoder_sees_the_fill_of_missing_values_and_then_the_mask(generator):
     x = inputs(generator, 6)
     observed = torch.rand(6, 5, generator=generator) > 0.5
     poisoned = Incomplete(torch.where(observed, x, math.nan), observed)
@@ -189,11 +188,11 @@ def test_the_encoder_sees_the_fill_of_missing_values_and_then_the_mask(generator
     with torch.no_grad():
         fill.value.copy_(torch.arange(5.0))
     for module, value in ((ZeroFill(), np.zeros(5)), (fill, np.arange(5.0))):
-        seen = encoder_input(poisoned, module, with_mask).detach().numpy()
+        seen = encoder_input(poisoned, module).detach().numpy()
         mask = observed.numpy()
         np.testing.assert_array_equal(seen[:, :5], np.where(mask, x.numpy(), value))
-        assert seen.shape[1] == (10 if with_mask else 5)
-        np.testing.assert_array_equal(seen[:, 5:], mask.astype(float)[:, : 5 if with_mask else 0])
+        assert seen.shape[1] == 10
+        np.testing.assert_array_equal(seen[:, 5:], mask.astype(float))
 
 
 def test_the_learned_fill_learns_from_missing_values_only(generator):

@@ -35,15 +35,7 @@ MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
 
 
 def ampute(request: AmputeRequest, reporter: Reporter) -> None:
-    """Hide cells of a table file.
-
-    Parameters
-    ----------
-    request : AmputeRequest
-        What to read, what to hide, and where to write.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Hide cells of a table file."""
     check_output(request.output, request.output_format)
     check_apart({"IN": request.source}, {"--output": request.output})
     file = read_table(request.source, **request.reading.to_arguments())

@@ -62,15 +62,7 @@ def build_mechanism(request: CompareRequest, table: Any) -> Any:
 
 
 def run_compare(request: CompareRequest, reporter: Reporter) -> Comparison:
-    """Compare imputers on the hidden cells of a table file; print the table, write what was asked for.
-
-    Parameters
-    ----------
-    request : CompareRequest
-        The table, the methods, and the output.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Compare imputers on the hidden cells of a table file; print the table, write what was asked for."""
     methods = parse_methods(request.methods)
     _check(request)
     comparison = run_comparison(request, methods, *_read(request, reporter), reporter)

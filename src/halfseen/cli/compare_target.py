@@ -122,15 +122,7 @@ _WIDE = 140
 
 
 def run_compare_target(request: CompareRequest, reporter: Reporter) -> PredictionComparison:
-    """Compare predictors of a column of a table file; print the result, write what was asked for.
-
-    Parameters
-    ----------
-    request : CompareRequest
-        The table, the target, the methods, and the output.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Compare predictors of a column of a table file; print the result, write what was asked for."""
     from halfseen.cli.fit import read_training
 
     assert request.target is not None

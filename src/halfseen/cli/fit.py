@@ -101,15 +101,7 @@ class TrainingTable:
 
 
 def fit(request: FitRequest, reporter: Reporter) -> None:
-    """Fit a predictor to a table file and save it.
-
-    Parameters
-    ----------
-    request : FitRequest
-        The table, the target, the method, and where to save.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Fit a predictor to a table file and save it."""
     assert request.target is not None
     check_writable(request.save_model)
     check_report(request.report)
@@ -278,15 +270,7 @@ NEXT, GAIN = "next_measurement", "next_measurement_gain"
 
 
 def predict(request: PredictRequest, reporter: Reporter) -> None:
-    """Predict the target of the rows of a table file by a saved model.
-
-    Parameters
-    ----------
-    request : PredictRequest
-        The model, the new rows, and where to write.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Predict the target of the rows of a table file by a saved model."""
     planned = plan_outputs(request.source, request.output, "predicted", request.output_format)
     requests = [replace(request, source=source, output=output) for source, output in planned]
     if request.report is not None and len(requests) > 1:

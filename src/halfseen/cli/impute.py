@@ -66,15 +66,7 @@ SMALLEST_SHARE = 0.2
 
 
 def impute(request: ImputeRequest, reporter: Reporter) -> None:
-    """Impute the missing values of a table file.
-
-    Parameters
-    ----------
-    request : ImputeRequest
-        What to read, how to fill it, and where to write.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Impute the missing values of a table file."""
     limited = request.method == "auto" and request.model is None and request.max_seconds is not None
     budget = TimeBudget(request.max_seconds or math.inf) if limited else TimeBudget()
     planned = [(request.source, request.destination)]
@@ -402,7 +394,7 @@ def read_overrides(request: ImputeRequest) -> dict[str, Any] | None:
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
     for text in request.derived or ():
         name, formula = parse_derived(text)
-        overrides[name] = (dict(overrides.get(name, {})) if name in overrides else {}) | {"derived": formula}
+        overrides[name] = dict(overrides.get(name, {})) | {"derived": formula}
     overrides = with_weights(overrides, request.weights)
     every = {"fill": True} if request.fill_all else {}
     every |= {"skip": False} if request.no_skip_rules else {}

@@ -110,15 +110,7 @@ def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
 
 
 def sample_rows(request: FitRequest, reporter: Reporter) -> tuple[TableFile, int]:
-    """Return random rows of a table that is read by an engine, and the number of all rows.
-
-    Parameters
-    ----------
-    request : FitRequest
-        The table, and what is asked.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Return random rows of a table that is read by an engine, and the number of all rows."""
     _check_readable_in_blocks(request, OF_WHOLE_FILES)
     asked = request.sampling
     overrides = {} if request.schema is None else halfseen.Schema.read_overrides(request.schema)
@@ -228,15 +220,7 @@ def _show(written: run.WrittenFiles, folder: str, reporter: Reporter) -> None:
 
 
 def describe_in_blocks(request: DescribeRequest, reporter: Reporter) -> None:
-    """Describe a table without reading it into memory; see `halfseen.distributed.describe`.
-
-    Parameters
-    ----------
-    request : DescribeRequest
-        The table, and what is asked.
-    reporter : Reporter
-        The reporter of progress.
-    """
+    """Describe a table without reading it into memory; see `halfseen.distributed.describe`."""
     _check_readable_in_blocks(request, NOT_IN_BLOCKS)
     check_report(request.report)
     check_apart({"IN": request.source}, {"--report": request.report})

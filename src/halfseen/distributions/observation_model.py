@@ -289,7 +289,7 @@ class ObservationModel(nn.Module):
 
     @classmethod
     def for_pixels(
-        cls, n_pixels: int, family: PixelFamily, *, low: float = 0.0, high: float = 1.0, n_bins: int = 256
+        cls, n_pixels: int, family: PixelFamily, *, low: float = 0.0, n_bins: int = 256
     ) -> "ObservationModel":
         """Returns the likelihood of pixels of one family, one feature each.
 
@@ -299,16 +299,16 @@ class ObservationModel(nn.Module):
             The number of pixels, times channels.
         family : {"gaussian", "shared-gaussian", "student-t", "bernoulli", "discretised-logistic"}
             The family of every pixel.
-        low, high : float
-            The values of black and white, for the last two families.
+        low : float
+            The value of black, for the last two families; that of white is 1.
         n_bins : int
             The number of shades of a discretised logistic.
         """
         leaf: Leaf
         if family == "bernoulli":
-            leaf = BernoulliLeaf(n_pixels, low, high)
+            leaf = BernoulliLeaf(n_pixels, low)
         elif family == "discretised-logistic":
-            leaf = DiscretisedLogisticLeaf(n_pixels, low, high, n_bins)
+            leaf = DiscretisedLogisticLeaf(n_pixels, low, 1.0, n_bins)
         else:
             leaf = real_leaf(family, n_pixels)
         return cls([Part(leaf, range(n_pixels), range(n_pixels))])

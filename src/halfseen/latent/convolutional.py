@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen._random import torch_generator
-from halfseen.latent.mask_models import START_SLOPE, LearnedMask, MaskLayout
+from halfseen.latent.mask_models import START_SLOPE, LearnedMask
 from halfseen.nn.residual import check_dropout, drop, empty_linear, reset_layers
 
 Normalisation = Literal["batch", "group"]
@@ -49,8 +49,6 @@ class ConvEncoder(nn.Module):
         What is standardised: groups of maps of one image, or each map over the images of a batch. The default
         is "group", because with batch statistics the output for a row depends on its batch in training, and
         the draws of one row are not independent rows. The references use "batch".
-    with_mask : bool
-        Whether the input contains the mask of observed features after the features.
     patch : int
         The side of the squares of pixels that are read at once; 1 for a convolution at every pixel. Zeros are
         added to images whose sides are no multiple of it.
@@ -61,8 +59,8 @@ class ConvEncoder(nn.Module):
 
     Notes
     -----
-    Shapes: from :math:`(*, 2D)`, as `encoder_input` returns it (:math:`(*, D)` if not `with_mask`), to
-    :math:`(*, n\_outputs)`. The mask enters as further channels, one for each channel of the image.
+    Shapes: from :math:`(*, 2D)`, as `encoder_input` returns it, to :math:`(*, n\_outputs)`. The mask enters
+    as further channels, one for each channel of the image.
 
     References
     ----------
@@ -85,7 +83,6 @@ class ConvEncoder(nn.Module):
         *,
         dropout: float = 0.0,
         normalisation: Normalisation = "group",
-        with_mask: bool = True,
         patch: int = 1,
         n_blocks: int = 2,
         pooled: bool = True,
@@ -94,7 +91,7 @@ class ConvEncoder(nn.Module):
         _check(shape, widths, dropout, normalisation, patch, n_blocks)
         channels, height, width = shape
         self.n_outputs = n_outputs
-        self.planes = (2 * channels if with_mask else channels, height, width)
+        self.planes = (2 * channels, height, width)
         self.beyond = (0, -width % patch, 0, -height % patch)
         self.pooled = pooled
 
@@ -242,39 +239,27 @@ class PixelMask(LearnedMask):
         The odd side of the filter.
     hidden : int
         The number of hidden maps; 0 for a linear filter.
-    per_channel : bool
-        Whether each channel has its own mask, so that there are C H W columns. Otherwise all channels of a
-        pixel are missing together, and there are H W columns.
 
     Notes
     -----
-    Shapes: features :math:`(*, C H W)`, masks :math:`(*, C H W)` or :math:`(*, H W)`.
+    Shapes: features and masks :math:`(*, C H W)`.
 
     Examples
     --------
-    >>> model = PixelMask((3, 8, 8), kernel_size=3, per_channel=False)
+    >>> model = PixelMask((3, 8, 8), kernel_size=3)
     >>> model.logits(torch.zeros(5, 192)).shape
-    torch.Size([5, 64])
+    torch.Size([5, 192])
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, int, int],
-        *,
-        kernel_size: int = 1,
-        hidden: int = 0,
-        per_channel: bool = True,
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], *, kernel_size: int = 1, hidden: int = 0) -> None:
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd and positive, got {kernel_size}.")
         channels, height, width = shape
-        n_masks = channels if per_channel else 1
-        n_pixels = height * width
-        super().__init__(MaskLayout([d % (n_masks * n_pixels) for d in range(channels * n_pixels)]))
+        super().__init__(channels * height * width)
         self.shape = (channels, height, width)
         self.is_self_masking = kernel_size == 1 and channels == 1
-        self.filter = _empty_conv(channels, hidden or n_masks, kernel_size=kernel_size, bias=hidden > 0)
-        self.mix = _empty_conv(hidden, n_masks, kernel_size=1) if hidden > 0 else None
+        self.filter = _empty_conv(channels, hidden or channels, kernel_size=kernel_size, bias=hidden > 0)
+        self.mix = _empty_conv(hidden, channels, kernel_size=1) if hidden > 0 else None
         self._start()
 
     def logits(self, x: Tensor) -> Tensor:

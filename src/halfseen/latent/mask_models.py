@@ -18,7 +18,6 @@ a slope of zero too.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -235,12 +234,11 @@ class KnownMask(MaskModel):
     Parameters
     ----------
     function : callable
-        From features (*, D) to (*, C), in torch, so that gradients flow through it.
+        From features (*, D) to the probabilities (*, C) that values are missing, in torch, so that gradients
+        flow through it. A probability of 0 counts as the smallest number of its type, so that an impossible
+        mask has a finite log probability.
     layout : int or MaskLayout
         The columns.
-    gives : {"missing_probability", "observed_logits"}
-        What the function returns. Log odds are exact where probabilities round to 0 or 1; a probability of 0
-        counts as the smallest number of its type, so that an impossible mask has a finite log probability.
 
     Examples
     --------
@@ -249,33 +247,22 @@ class KnownMask(MaskModel):
     tensor(0.2500)
     """
 
-    def __init__(
-        self,
-        function: Callable[[Tensor], Tensor],
-        layout: int | MaskLayout,
-        gives: Literal["missing_probability", "observed_logits"] = "missing_probability",
-    ) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], layout: int | MaskLayout) -> None:
         super().__init__(layout)
-        if gives not in ("missing_probability", "observed_logits"):
-            raise ValueError(f"gives must be 'missing_probability' or 'observed_logits', got {gives!r}.")
         self.function = function
-        self.gives = gives
 
     def logits(self, x: Tensor) -> Tensor:
         """Returns the log odds (*, C) of being observed."""
-        value = self._evaluate(x)
-        return value if self.gives == "observed_logits" else -value.logit()
+        return -self._evaluate(x).logit()
 
     def log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """Returns the log probability (*) of masks (*, C)."""
-        if self.gives == "observed_logits":
-            return super().log_prob(x, observed)
         missing = self._evaluate(x)  # (*, C)
         probability = torch.where(observed, 1.0 - missing, missing)
         return self._over_columns(probability.clamp(min=torch.finfo(x.dtype).tiny).log())
 
     def _evaluate(self, x: Tensor) -> Tensor:
-        """Returns the values (*, C) of the function; raises a ValueError if they have another shape."""
+        """Returns the probabilities (*, C) of missing values; raises a ValueError if their shape is wrong."""
         value = self.function(x)
         expected = (*x.shape[:-1], self.n_columns)
         if not isinstance(value, Tensor) or value.shape != expected:

@@ -159,11 +159,10 @@ class LearnedFill(nn.Module):
         return torch.where(batch.observed, batch.x, self.value)
 
 
-def encoder_input(batch: Incomplete, fill: nn.Module, with_mask: bool = True) -> Tensor:
+def encoder_input(batch: Incomplete, fill: nn.Module) -> Tensor:
     r"""Returns the input of encoders: the filled values, followed by the mask of observed values as 0 and 1.
 
-    The mask distinguishes an observed zero from a missing value; the input is :math:`(*, 2D)` with the
-    mask and :math:`(*, D)` without it.
+    The mask distinguishes an observed zero from a missing value; the input is :math:`(*, 2D)`.
 
     Examples
     --------
@@ -172,7 +171,7 @@ def encoder_input(batch: Incomplete, fill: nn.Module, with_mask: bool = True) ->
     tensor([[3., 0., 1., 0.]])
     """
     filled: Tensor = fill(batch)
-    return torch.cat([filled, batch.observed.to(filled.dtype)], dim=-1) if with_mask else filled
+    return torch.cat([filled, batch.observed.to(filled.dtype)], dim=-1)
 
 
 Gradient = Literal["full", "stl"]

@@ -368,8 +368,8 @@ def part_of_answer(start: float, end: float, *, divisible: bool) -> Iterator[Non
     show(end)
 
 
-def in_parts(items: Sequence[ItemT], start: float = 0.0, end: float = 1.0) -> Iterator[ItemT]:
-    """Yields items, each of which is used to compute an equal part of the answer between two shares.
+def in_parts(items: Sequence[ItemT], end: float = 1.0) -> Iterator[ItemT]:
+    """Yields items, each of which is used to compute an equal part of the answer up to the share `end`.
 
     Examples
     --------
@@ -378,9 +378,9 @@ def in_parts(items: Sequence[ItemT], start: float = 0.0, end: float = 1.0) -> It
     0.25
     0.5
     """
-    step = (end - start) / max(1, len(items))
+    step = end / max(1, len(items))
     for position, item in enumerate(items):
-        with part_of_answer(start + position * step, start + (position + 1) * step, divisible=True):
+        with part_of_answer(position * step, (position + 1) * step, divisible=True):
             yield item
 
 
