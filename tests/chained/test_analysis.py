@@ -11,6 +11,7 @@ import halfseen
 from halfseen.chained.analysis import CompatibleModel, OutcomeDraw, Response
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.imputer import ChainedImputer
+from halfseen.chained.inputs import decode_scores
 from halfseen.chained.regressions import Noise, PoissonModel, find_mode
 from halfseen.data.columns import Column
 
@@ -133,8 +134,12 @@ def test_interactions_are_unbiased_if_the_imputation_knows_the_analysis():
     assert abs(np.mean(found, axis=0)[-1] - 0.6) < 0.06
 
 
-def test_a_number_is_drawn_from_its_density_given_the_outcome():
-    """The distribution of x given y under a quadratic analysis, by draws and on a grid."""
+@pytest.mark.parametrize(("y_given", "reach"), [(1.5, 0.2), (12.0, 0.5)])
+def test_a_number_is_drawn_from_its_density_given_the_outcome(y_given, reach):
+    """The distribution of x given y under a quadratic analysis, by draws and on a grid.
+
+    The second outcome is that of values more than three standard deviations from the mean.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=800)
     y = x**2 + 0.5 * rng.normal(size=800)
@@ -142,10 +147,10 @@ def test_a_number_is_drawn_from_its_density_given_the_outcome():
     table.loc[:200, "x"] = np.nan
     imputer = ChainedImputer(1, analysis="y ~ x + I(x ** 2)", random_state=0).fit(table)
     model = imputer.model_
-    drawn = imputer.sample(pd.DataFrame({"y": np.full(3000, 1.5), "x": np.nan}))[0]["x"].to_numpy()
-    grid = torch.linspace(-4, 4, 4001, dtype=torch.float64)
+    drawn = imputer.sample(pd.DataFrame({"y": np.full(3000, y_given), "x": np.nan}))[0]["x"].to_numpy()
+    grid = torch.linspace(-6, 6, 6001, dtype=torch.float64)
     index = model.outcome.index(model.compatible.analysis.design([grid[None], grid[None]]))
-    response = Response(torch.full_like(index, 1.5))
+    response = Response(torch.full_like(index, y_given))
     outcome = model.compatible.log_density(response, index, model.outcome)[0]
     features = model.margins[0]
     score, parameters = features.encode_number(1, grid), model.parameters[1]
@@ -153,7 +158,28 @@ def test_a_number_is_drawn_from_its_density_given_the_outcome():
     mass = (outcome + prior).exp().cumsum(0)
     cdf = np.interp(drawn, grid.numpy(), (mass / mass[-1]).numpy())
     assert stats.kstest(cdf, "uniform").pvalue > FAILURE_RATE
-    assert (drawn > 0).mean() == pytest.approx(0.5, abs=0.2)  # both roots of the parabola
+    assert (drawn > 0).mean() == pytest.approx(0.5, abs=reach)  # both roots of the parabola
+
+
+def test_zeros_of_a_semicontinuous_number_are_as_frequent_as_given_the_outcome():
+    """A value with an interval of scores, whose probability given y is computed on a grid of scores."""
+    rng = np.random.default_rng(1)
+    x = np.where(rng.random(600) < 0.5, rng.gamma(2.0, size=600), 0.0)
+    table = pd.DataFrame({"x": x, "y": x + rng.normal(size=600)})
+    table.loc[:150, "x"] = np.nan
+    imputer = ChainedImputer(1, n_cycles=3, analysis="y ~ x", random_state=0).fit(table)
+    model, n_rows = imputer.model_, 4000
+    drawn = imputer.sample(pd.DataFrame({"x": np.nan, "y": np.full(n_rows, 0.5)}))[0]["x"].to_numpy()
+    scores = torch.linspace(-8, 8, 16_001, dtype=torch.float64)[None]
+    codes = decode_scores(imputer.schema_.columns[0], model.inputs.columns[0], scores, model.margins)
+    index = model.outcome.index(model.compatible.analysis.design([codes, torch.zeros_like(codes)]))
+    outcome = model.compatible.log_density(Response(torch.full_like(index, 0.5)), index, model.outcome)
+    parameters = model.parameters[0]
+    prior = -0.5 * ((scores - parameters.coefficients[0, 0]) / parameters.scale[0]).square()
+    mass = torch.softmax(outcome + prior, dim=1)
+    chance = float(mass[codes == 0].sum())
+    assert 0.2 < chance < 0.8
+    assert stats.binomtest(int((drawn == 0).sum()), n_rows, chance).pvalue > FAILURE_RATE
 
 
 def test_levels_and_outcomes_are_completed_and_survive_saving(tmp_path):

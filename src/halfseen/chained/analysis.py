@@ -6,16 +6,15 @@ covariate without the outcome, missing values of the covariate have the density
 .. math:: p(x_c \mid y, x_{\setminus c}) \propto f(x_c \mid x_{\setminus c}) \, p(y \mid x, \psi) .
 
 For survival times, p is the density of a Cox model (`halfseen.chained.cox`). Levels are enumerated. For
-numbers, several candidates are drawn from f, and one of them or the current value is chosen with
-probabilities proportional to :math:`p(y \mid x, \psi)`. This leaves the density invariant for
-any number of candidates (iterated sampling importance resampling), and so do a few Metropolis steps that
-follow.
+numbers, the density is evaluated at nodes, a value is proposed from the histogram that they define, and it
+replaces the current one with the probability of Metropolis and Hastings, which leaves the density invariant;
+so do a few Metropolis steps that follow.
 
 References
 ----------
 Bartlett, Seaman, White & Carpenter (2015), Multiple imputation of covariates by fully conditional
-specification: accommodating the substantive model; Andrieu, Lee & Vihola (2018), Uniform ergodicity of the
-iterated conditional SMC, for the choice among candidates.
+specification: accommodating the substantive model; Ritter & Tanner (1992), Facilitating the Gibbs sampler:
+the Gibbs stopper and the griddy-Gibbs sampler; Hastings (1970), for the acceptance of proposals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,14 @@ from halfseen.chained.effects import (
     cross_products,
 )
 from halfseen.chained.formula import SubstantiveModel
-from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.inputs import (
+    InputColumn,
+    Inputs,
+    Role,
+    decode_scores,
+    score_codes,
+    score_intervals,
+)
 from halfseen.chained.mixed_outcome import MixedOutcome
 from halfseen.chained.regressions import (
     LogisticPosterior,
@@ -45,6 +51,7 @@ from halfseen.chained.regressions import (
     MultinomialModel,
     Noise,
     PoissonModel,
+    draw_between,
     draw_linear,
     find_mode,
     follow_mode,
@@ -52,10 +59,15 @@ from halfseen.chained.regressions import (
 from halfseen.data.features import FeatureMap
 from halfseen.data.schema import Column
 
-N_CANDIDATES = 20  # beside the current value; chosen: with strong effects, one in five has a relevant weight
-STEPS = (1.0, 0.5, 0.25, 0.1)  # scales of Metropolis steps, in deviations of the model without the outcome;
-# without them, values in the tail of that model would hardly ever be replaced
-N_UNIFORMS = 1 + N_CANDIDATES + 2 * len(STEPS)  # per cell
+# Nodes of scores, in deviations of the model without the outcome, and scales of further Metropolis steps, for
+# peaks between two nodes. Both are guesses: five cycles suffice for values 3.5 deviations from the mean, and
+# do not if candidates are drawn from that model (`tests/chained/test_analysis.py`).
+NODES = torch.linspace(-6.0, 6.0, 41, dtype=torch.float64)
+GAP = float(NODES[1] - NODES[0])
+LEAST_SHARE = 1e-12  # of an interval, so that values which are no longer probable are always left
+STEPS = (0.3, 0.1)
+N_UNIFORMS = 4 + 2 * len(STEPS)  # per cell
+TERMS_AT_ONCE = 2**22  # of the analysis at nodes, in memory: 32 MB
 FLAT = 1e-3  # precision of the coefficients of the analysis, in rows: nearly flat
 OUTCOME_FIELDS = ("coefficients", "scale", "loc", "unit")
 
@@ -161,6 +173,12 @@ class Response:
     y: Tensor
     exposure: Tensor | float = 1.0
     offset: Tensor | float = 0.0
+
+    def of(self, rows: slice) -> "Response":
+        """Returns the outcomes of some rows."""
+        y, *others = (one[:, rows] if isinstance(one, Tensor) else one for one in vars(self).values())
+        assert isinstance(y, Tensor)
+        return Response(y, *others)
 
 
 class CompatibleModel:
@@ -341,7 +359,7 @@ class CompatibleModel:
         predicted : pair of Tensor
             The prediction of a covariate without the outcome, as of `Parameters.predict`.
         scores : Tensor or None
-            (S, R), the current scores of a number; by default those of its codes.
+            (S, R), the current scores of a number; by default they follow from its codes.
         drawn : OutcomeDraw
             The parameters of the analysis.
         margins : sequence of FeatureMap
@@ -364,22 +382,40 @@ class CompatibleModel:
         if column.role != Role.NUMBER:
             return self._draw_levels(column, others, y, predicted[0], drawn, uniforms[..., 0])
         if scores is None:
-            scores = score_codes(column, cells[..., c], margins)
-        first, candidates, steps = uniforms.split([1, N_CANDIDATES, 2 * len(STEPS)], dim=-1)
-        proposed = predicted[0].unsqueeze(-1) + predicted[1].unsqueeze(-1) * ndtri(candidates)
-        codes = decode_scores(self.columns[c], column, proposed.flatten(1), margins).reshape(proposed.shape)
-        codes = torch.cat([cells[..., c].unsqueeze(-1), codes], dim=-1)
-        proposed = torch.cat([scores.unsqueeze(-1), proposed], dim=-1)
-        others[c] = codes
-        shares = self._weights(others, y, drawn)
-        chosen = _choose(shares, first[..., 0])
-        mean = (shares * proposed).sum(dim=-1)
-        spread = ((shares * proposed.square()).sum(dim=-1) - mean.square()).clamp(min=0.0).sqrt()
-        others[c] = codes.gather(-1, chosen)
+            # Those of a value that has an interval of scores are drawn, given the value, from the model
+            low, high = score_intervals(column, cells[..., c], margins)
+            among = draw_between(*predicted, low, high, uniforms[..., -2])
+            scores = torch.where(high > low, among, low)
+        shares = self._share_nodes(column, others, y, predicted, drawn, margins)
+        mean = (shares * NODES).sum(dim=-1)
+        square = (shares * NODES.square()).sum(dim=-1) - mean.square()
+        given = predicted[0] + predicted[1] * mean, predicted[1] * square.clamp(min=0.0).sqrt()
         picked, found = self._step(
-            column, others, y, proposed.gather(-1, chosen), predicted, drawn, margins, steps
+            column, others, y, scores.unsqueeze(-1), predicted, shares, drawn, margins, uniforms
         )
-        return found, (mean, spread), picked
+        return found, given, picked
+
+    def _share_nodes(
+        self,
+        column: InputColumn,
+        others: Sequence[Tensor],
+        y: Response,
+        predicted: tuple[Tensor, Tensor],
+        drawn: OutcomeDraw,
+        margins: Sequence[FeatureMap],
+    ) -> Tensor:
+        """Returns the probabilities (S, R, K) of intervals of scores around nodes; some rows at a time."""
+        c, (n_chains, n_rows) = column.position, predicted[0].shape
+        size = max(1, TERMS_AT_ONCE // (n_chains * len(NODES) * drawn.coefficients.shape[1]))
+        found = torch.empty(n_chains, n_rows, len(NODES), dtype=torch.float64)
+        for rows in (slice(start, start + size) for start in range(0, n_rows, size)):
+            centre, spread = (part[:, rows].unsqueeze(-1) for part in predicted)
+            places, cells = centre + spread * NODES, [cell[:, rows] for cell in others]
+            codes = decode_scores(self.columns[c], column, places.flatten(1), margins)
+            cells[c] = codes.reshape(places.shape)
+            logs = self._log_weights(cells, y.of(rows), drawn) - 0.5 * NODES.square()
+            found[:, rows] = torch.softmax(logs, dim=-1) + LEAST_SHARE
+        return found / found.sum(dim=-1, keepdim=True)
 
     def _step(
         self,
@@ -388,11 +424,16 @@ class CompatibleModel:
         y: Response,
         scores: Tensor,
         predicted: tuple[Tensor, Tensor],
+        shares: Tensor,
         drawn: OutcomeDraw,
         margins: Sequence[FeatureMap],
         uniforms: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Returns scores and codes (S, R) of a number after Metropolis steps of several scales."""
+        """Returns scores and codes (S, R) of a number after Metropolis-Hastings steps.
+
+        The first one proposes a value by the probabilities (S, R, K) of intervals around nodes, the others
+        move the value a little.
+        """
         c = column.position
         centre, spread = (part.unsqueeze(-1) for part in predicted)
 
@@ -402,23 +443,31 @@ class CompatibleModel:
             return torch.where(outcome.isnan(), -torch.inf, outcome) - 0.5 * ((z - centre) / spread).square()
 
         current, codes = density(scores), cells[c]
-        for number, size in enumerate(STEPS):
+        for number in range(len(STEPS) + 1):
             noise, chance = uniforms[..., 2 * number, None], uniforms[..., 2 * number + 1, None]
-            tried = scores + size * spread * ndtri(noise)
+            if number == 0:
+                standard = _draw_near_nodes(shares, uniforms[..., -1], noise)
+                tried, before = centre + spread * standard, (scores - centre) / spread
+                ratio = _log_near_nodes(shares, before) - _log_near_nodes(shares, standard)
+            else:
+                tried, ratio = scores + STEPS[number - 1] * spread * ndtri(noise), torch.zeros_like(noise)
             cells[c] = decode_scores(self.columns[c], column, tried.squeeze(-1), margins).unsqueeze(-1)
             new = density(tried)
-            accepted = chance.log() < new - current
+            accepted = (chance.log() < new - current + ratio) | (current == -torch.inf)
             scores, current = torch.where(accepted, tried, scores), torch.where(accepted, new, current)
             codes = torch.where(accepted, cells[c], codes)
         return scores.squeeze(-1), codes.squeeze(-1)
 
     def _weights(self, cells: Sequence[Tensor], y: Response, drawn: OutcomeDraw) -> Tensor:
         """Returns the probabilities (S, R, K) of candidates, proportional to the density of the outcome."""
+        return torch.softmax(self._log_weights(cells, y, drawn), dim=-1)
+
+    def _log_weights(self, cells: Sequence[Tensor], y: Response, drawn: OutcomeDraw) -> Tensor:
+        """Returns the logarithms of these probabilities, up to a constant per row."""
         index = drawn.index(self.analysis.design(cells))
         logs = self.log_density(y, index, drawn)
         logs = torch.where(logs.isnan(), -torch.inf, logs)
-        logs = torch.where(logs.amax(dim=-1, keepdim=True).isinf(), 0.0, logs)  # no candidate is possible
-        return torch.softmax(logs, dim=-1)
+        return torch.where(logs.amax(dim=-1, keepdim=True).isinf(), 0.0, logs)  # no candidate is possible
 
     def _draw_levels(
         self,
@@ -479,3 +528,21 @@ def _choose(shares: Tensor, uniforms: Tensor) -> Tensor:
     """Returns positions (*, 1) drawn from probabilities (*, K) by uniforms (*)."""
     reached = uniforms.unsqueeze(-1) * shares.sum(dim=-1, keepdim=True) >= shares.cumsum(dim=-1)
     return reached[..., :-1].sum(dim=-1, keepdim=True)
+
+
+def _draw_near_nodes(shares: Tensor, chance: Tensor, noise: Tensor) -> Tensor:
+    """Returns numbers (*, 1) in intervals around nodes, which have probabilities (*, K), by two uniforms.
+
+    Within an interval the distribution is uniform, and exponential beyond the first and the last one.
+    """
+    node = NODES[_choose(shares, chance)]
+    tail = NODES[-1] - 0.5 * GAP - GAP * torch.log1p(-noise)
+    inner = node + GAP * (noise - 0.5)
+    return torch.where(node == NODES[0], -tail, torch.where(node == NODES[-1], tail, inner))
+
+
+def _log_near_nodes(shares: Tensor, standard: Tensor) -> Tensor:
+    """Returns the log density of these draws (*, 1), up to a constant."""
+    node = ((standard - NODES[0]) / GAP).round().clamp(0, len(NODES) - 1).long()
+    beyond = (standard.abs() - NODES[-1] + 0.5 * GAP).clamp(min=0.0) / GAP
+    return shares.gather(-1, node).log() - beyond

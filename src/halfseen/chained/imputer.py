@@ -16,7 +16,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.base.table import ReadTable, predictor_positions
-from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel
+from halfseen.chained.analysis import N_UNIFORMS, NODES, CompatibleModel
 from halfseen.chained.chain import ChainRun, Chains, ChainTrace, Passive
 from halfseen.chained.constraints import Constraints
 from halfseen.chained.effects import GroupedRows, RowGroups
@@ -531,7 +531,7 @@ class ChainedImputer(BaseImputer):
     def _numbers_per_row(self, n_draws: int) -> int:
         width = 2 * self._width  # numbers enter by their scores and values
         if self.analysis is not None:
-            width += 2 * N_UNIFORMS  # candidates of a cell, and the terms of the analysis with them
+            width += 2 * (N_UNIFORMS + len(NODES))  # noise and nodes of a cell, and densities there
         return DRAW_COPIES * max(1, width) * max(n_draws, draws_of_point(self.n_chains))
 
     def _state(self) -> dict[str, Tensor]:

@@ -318,6 +318,14 @@ def score_codes(place: InputColumn, codes: Tensor, margins: Sequence[FeatureMap]
     return torch.stack([one.encode_number(place.feature, x) for one, x in zip(margins, codes, strict=True)])
 
 
+def score_intervals(
+    place: InputColumn, codes: Tensor, margins: Sequence[FeatureMap]
+) -> tuple[Tensor, Tensor]:
+    """Returns the ends (S, R) of the intervals of scores of the codes (S, R) of a number, equal if exact."""
+    each = [one.score_interval(place.feature, x) for one, x in zip(margins, codes, strict=True)]
+    return torch.stack([low for low, _ in each]), torch.stack([high for _, high in each])
+
+
 def _is_plain(place: InputColumn, margins: Sequence[FeatureMap]) -> bool:
     """Returns whether a number has no margin, so that its scale is the same in every chain."""
     return all(not one.margins or one.margins[place.feature] is None for one in margins)
