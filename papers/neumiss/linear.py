@@ -145,8 +145,8 @@ EXPERIMENT = Experiment(
     budgets={
         "smoke": Budget(_cells((10_000, 10)), 1, FITTED)
         + Budget((_SMOKE_CURVE,), 1, (NEUMISS, TREES, ORACLES)),
-        "small": Budget(_cells((10_000, 10), (10_000, 20)), 3, FITTED)
-        + Budget(_cells((20_000, 50)), 3, (NEUMISS, GAUSSIAN, TREES))
+        "small": Budget(_cells((10_000, 10), (10_000, 20)), 5, FITTED)
+        + Budget(_cells((20_000, 50)), 5, (NEUMISS, GAUSSIAN, TREES))
         + _curves(2, (NEUMISS, TREES, ORACLES), n=[20_000], latent=[0.3])
         + Budget(_cells((10_000, 10)), 3, (MLP_BEST,)),
         "paper": Budget(
