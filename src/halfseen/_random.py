@@ -75,6 +75,18 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
 
 
+def value_keys(values: Floats) -> Keys:
+    """Hashes numbers; different numbers have different hashes.
+
+    Examples
+    --------
+    >>> keys = value_keys(np.array([0.0, -0.0, 1.0]))
+    >>> bool(keys[0] == keys[1]), bool(keys[0] == keys[2])
+    (True, False)
+    """
+    return _mix((values + 0.0).view(np.uint64) + _GOLDEN)
+
+
 def order_by_content(parts: Iterable[Floats]) -> npt.NDArray[np.int64]:
     """Returns the positions of all rows in a random order that is determined by their cells.
 
