@@ -16,7 +16,6 @@ import halfseen
 from halfseen import distributed
 from halfseen.circuits.fitting import fit_by_em
 from halfseen.data import incomplete as blocks
-from halfseen.data.scan import Scan
 from halfseen.distributed.engines import find_engine
 from halfseen.distributed.fitting import PassesByEngine
 from halfseen.errors import HalfseenWarning, SchemaError, TableError, warn_user
@@ -223,7 +222,7 @@ def test_a_failed_fit_of_a_scan_leaves_the_estimator_as_it_was(files, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(halfseen.GaussianImputer, "_refit", fail)
-    monkeypatch.setattr(Scan, "sample", lambda self, **options: self.read(0, 1000))
+    monkeypatch.setattr("halfseen.base.table.SAMPLE_ROWS", 1000)
     with pytest.raises(KeyboardInterrupt):
         imputer.fit(halfseen.scan(one))
     assert not hasattr(imputer, "model_")

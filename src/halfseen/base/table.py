@@ -33,6 +33,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import (
     PIECE_BYTES,
+    SAMPLE_ROWS,
     Incomplete,
     Passes,
     in_this_process,
@@ -43,8 +44,8 @@ from halfseen.data.incomplete import (
 )
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.relations import check_derived, group_announcements
-from halfseen.data.schema import Column, Schema, infer_codes, read_codes, summarise_table
-from halfseen.data.summaries import ColumnSummary
+from halfseen.data.schema import Column, Schema, infer_codes, read_as_numbers, read_codes
+from halfseen.data.summaries import ColumnSummary, Summing, summarise_scan
 from halfseen.errors import SchemaError, TableError, warn_user
 
 SCAN = "halfseen.data.scan"
@@ -90,17 +91,15 @@ def fit_to_rows(
     """Fits an estimator to random rows of a table in files; see `halfseen.distributed.fit`."""
     if target is not None and target not in table.column_names:
         raise TableError(f"{table.files[0]}: there is no column {target!r} to predict")
-    chosen = {} if n_rows is None else {"n_rows": n_rows}
-    rows = table.sample(random_state=random_state, passes=passes, **chosen)
-    is_sample = rows.num_rows < table.n_rows
+    n_rows = SAMPLE_ROWS if n_rows is None else n_rows
+    is_sample = n_rows < table.n_rows
+    rows, summaries = _read_rows(estimator, table, target, n_rows, random_state, passes)
     inputs = rows if target is None else rows.filter(rows[target].is_valid())
     n_kinds = n_parameters = n_sample = inputs.num_rows
     values = () if target is None else (inputs[target].to_numpy(zero_copy_only=False),)
     inputs = inputs if target is None else inputs.drop_columns([target])
-    if is_sample and not estimator.capabilities.images:
-        overrides = estimator._overrides
-        estimator._summaries = summarise_table(table, Table(inputs), overrides, target, passes)
-        n_kinds = estimator._summaries[0].n_rows
+    if summaries:
+        estimator._summaries, n_kinds = summaries, summaries[0].n_rows
     try:
         estimator.fit(inputs, *values)
     finally:
@@ -110,6 +109,18 @@ def fit_to_rows(
     counts = {"kinds": n_kinds, "sample": n_sample, "parameters": n_parameters, "table": table.n_rows}
     estimator.rows_used_ = counts
     return estimator
+
+
+def _read_rows(
+    estimator: Any, table: Any, target: str | None, n_rows: int, random_state: int, passes: Passes
+) -> tuple[Any, list[ColumnSummary] | None]:
+    """Returns random rows of a table and, unless they are all, the summaries of the columns of all rows."""
+    if n_rows >= table.n_rows or estimator.capabilities.images:
+        return table.sample(n_rows, random_state, passes=passes), None
+    names = [name for name in table.column_names if name != target]
+    numbers = read_as_numbers(names, estimator._overrides)
+    summaries, chosen = summarise_scan(Summing(table, target, numbers, n_rows, random_state), passes)
+    return table.joined(chosen), summaries
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ import numpy.typing as npt
 from halfseen.data._inference import describe_column, infer_column, wants_numbers
 from halfseen.data.columns import KINDS, NUMERIC, Column, Kind, SkipRule
 from halfseen.data.frames import Floats, RawColumn, Table, is_frame
-from halfseen.data.incomplete import Passes, unmask
+from halfseen.data.incomplete import unmask
 from halfseen.data.relations import check_derived, find_groupings
 from halfseen.data.skip_rules import check_rules
-from halfseen.data.summaries import ColumnSummary, summarise_scan
+from halfseen.data.summaries import ColumnSummary
 from halfseen.errors import SchemaError, warn_user
 from halfseen.files.text_formats import looks_like_number
 
@@ -199,7 +199,7 @@ def infer_columns(
     summaries: Sequence[ColumnSummary] | None = None,
 ) -> Iterator[tuple[RawColumn, Column]]:
     """Yields all or some columns of a table as they were read, and what they are; see `infer_codes`."""
-    settings = _check_overrides({} if overrides is None else overrides, table)
+    settings = _check_overrides({} if overrides is None else overrides, table.names)
     for j in range(len(table.names)) if positions is None else positions:
         name, raw = table.names[j], table.column(j)
         _warn_of_merged(raw)
@@ -227,40 +227,23 @@ def _infer_of_all(raw: RawColumn, of_all: ColumnSummary, own: dict[str, Any], *,
     )
 
 
-def summarise_table(
-    table: Any, rows: Table, overrides: Mapping[Any, Any] | None, target: str | None, passes: Passes
-) -> list[ColumnSummary]:
-    """Returns the summaries of the columns of a table in files, except a target.
-
-    Parameters
-    ----------
-    table : Scan
-        The table.
-    rows : Table
-        Some of its rows, without the target.
-    overrides : mapping or None
-        The column settings of the user.
-    target : str or None
-        The column to predict. Rows without a value in it are left out.
-    passes : Passes
-        What goes over the rows.
-    """
-    settings = _check_overrides({} if overrides is None else overrides, rows)
-    numbers = (name for name, own in settings.items() if wants_numbers(own))
-    return summarise_scan(table, target, frozenset(numbers), passes)
+def read_as_numbers(names: Sequence[str], overrides: Mapping[Any, Any] | None) -> frozenset[str]:
+    """Returns which columns with these names are read as numbers by the settings of the user, if text."""
+    settings = _check_overrides({} if overrides is None else overrides, names)
+    return frozenset(name for name, own in settings.items() if wants_numbers(own))
 
 
-def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
+def _check_overrides(overrides: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     if not isinstance(overrides, Mapping):
         raise SchemaError(f"The schema must map column names to settings, got {overrides!r:.60}.")
-    every = {} if EVERY in table.names else _for_every(overrides.get(EVERY, {}))
-    checked: dict[str, dict[str, Any]] = {name: {} for name in table.names}  # in which names are found fast
+    every = {} if EVERY in names else _for_every(overrides.get(EVERY, {}))
+    checked: dict[str, dict[str, Any]] = {name: {} for name in names}  # in which names are found fast
     for key, value in overrides.items():
         name = str(key)
         if name == EVERY and name not in checked:
             continue
-        if name not in checked and isinstance(key, Integral) and 0 <= int(key) < len(table.names):
-            name = table.names[int(key)]
+        if name not in checked and isinstance(key, Integral) and 0 <= int(key) < len(names):
+            name = names[int(key)]
         if name not in checked:
             raise SchemaError(f"The schema refers to column {name!r}, which is not in the table.")
         checked[name] = _check_settings(name, value)

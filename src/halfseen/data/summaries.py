@@ -234,55 +234,51 @@ def _union(one: ColumnSummary, other: ColumnSummary) -> tuple[RawColumn, Integer
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """The rows of a table in files that are summarised.
+class Summing:
+    """What is summarised of a table in files, and which rows are chosen.
 
     Parameters
     ----------
     table : Scan
         The table.
     target : str or None
-        The column to predict.
+        The column to predict: rows without a value in it are left out of summaries, and so is the column.
     numbers : frozenset of str
-        The columns of text that are numbers by the schema.
+        The columns of text that are numbers by the schema of the user.
+    n_rows : int
+        The expected number of chosen rows.
+    random_state : int
+        The seed of their choice.
     """
 
     table: Any
     target: str | None
     numbers: frozenset[str]
+    n_rows: int
+    random_state: int
 
 
-def summarise_scan(
-    table: Any, target: str | None, numbers: frozenset[str], passes: Passes
-) -> list[ColumnSummary]:
-    """Returns the summaries of the columns of a table in files, except a target, run by run.
-
-    Parameters
-    ----------
-    table : Scan
-        The table.
-    target : str or None
-        The column to predict: rows without a value in it are left out.
-    numbers : frozenset of str
-        The columns of text that are numbers by the schema of the user.
-    passes : Passes
-        What goes over the rows.
-    """
-    rows = _Rows(table, target, numbers)
+def summarise_scan(summing: Summing, passes: Passes) -> tuple[list[ColumnSummary], list[Any]]:
+    """Returns the summaries of the columns of a table in files, and the chosen rows of each run."""
     total: list[ColumnSummary] = []
-    for part in passes(summarise_run, rows, runs_of(table.n_rows, table.n_columns)):
+    chosen = []
+    table = summing.table
+    for part, rows in passes(summarise_run, summing, runs_of(table.n_rows, table.n_columns)):
         total = [one.merged(after) for one, after in zip(total, part, strict=True)] if total else part
-    return total
+        chosen.append(rows)
+    return total, chosen
 
 
-def summarise_run(job: _Rows, start: int, stop: int) -> list[ColumnSummary]:
-    """Returns the summaries of the columns of a run of rows."""
-    rows = job.table.read(start, stop)
-    if job.target is not None:
-        rows = rows.filter(rows[job.target].is_valid()).drop_columns([job.target])
+def summarise_run(summing: Summing, start: int, stop: int) -> tuple[list[ColumnSummary], Any]:
+    """Returns the summaries of the columns of a run of rows, and the rows that are chosen of it."""
+    rows, target = summing.table.read(start, stop), summing.target
+    chosen = summing.table.choose(start, rows, summing.n_rows, summing.random_state)
+    if target is not None:
+        rows = rows.filter(rows[target].is_valid()).drop_columns([target])
     read = Table(rows)
-    columns = (read.column(j) for j in range(len(read.names)))
-    return [ColumnSummary.of(as_numbers(raw, raw.name in job.numbers), len(read.names)) for raw in columns]
+    n_columns = len(read.names)
+    columns = (as_numbers(read.column(j), read.names[j] in summing.numbers) for j in range(n_columns))
+    return [ColumnSummary.of(raw, n_columns) for raw in columns], chosen
 
 
 def as_numbers(raw: RawColumn, wanted: bool) -> RawColumn:
