@@ -2,7 +2,8 @@
 
 Makes Parquet files of mixed columns of which 12% of the cells are missing, fits a `GaussianImputer` to some
 rows, and measures, each in a process of its own: reading and writing the files without doing anything,
-imputing them in one process, by two processes, by Ray and by Dask with two workers. Processor time is that of
+imputing them in one process, by two processes, by Ray and by Dask with two workers, and fitting an imputer
+to them in one process. Processor time is that of
 all processes of a task, from their start; memory is the largest resident size of any of them. Prints a line
 of JSON and, for each ratio above its limit, a line that says so::
 
@@ -26,13 +27,15 @@ import pyarrow.parquet as pq
 from harness import find_commit, print_results
 
 COLUMNS, RATE, IN_FILE = 12, 0.12, 1_000_000
-TASKS = ("few", "bare", "one", "two", "ray", "dask")
+TASKS = ("few", "bare", "one", "two", "ray", "dask", "fit few", "fit")
+FITTED = 50_000  # rows to which margins are fitted
 LIMITS = {
     "transform / bare": 3.5,
     "memory of a worker, GB": 1.2,
     "memory / that of a tenth of the rows": 1.1,
     "ray / two processes": 1.35,
     "dask / two processes": 1.6,
+    "fit of a row / transform of a row": 0.6,
 }
 LOOK = 0.1  # seconds between looks at the processes of a task
 
@@ -53,7 +56,7 @@ def write_files(folder: str, n_rows: int) -> None:
         table = pa.table(columns)
         pq.write_table(table, f"{folder}/in/f{number:03d}.parquet", compression="zstd")
         if number == 0:
-            halfseen.GaussianImputer(random_state=0).fit(table.slice(0, 50_000)).save(f"{folder}/model")
+            halfseen.GaussianImputer(random_state=0).fit(table.slice(0, FITTED)).save(f"{folder}/model")
             (Path(folder) / "few").mkdir()
             pq.write_table(
                 table.slice(0, max(1, n_rows // 10)), f"{folder}/few/f.parquet", compression="zstd"
@@ -74,6 +77,12 @@ def run_task(task: str, folder: str) -> None:
         return
     from halfseen import distributed
 
+    if task.startswith("fit"):
+        import halfseen
+
+        source = f"{folder}/{'few' if task == 'fit few' else 'in'}"
+        distributed.fit(halfseen.GaussianImputer(random_state=0), source, n_rows=FITTED)
+        return
     engine = task if task in ("ray", "dask") else "local"
     source = f"{folder}/{'few' if task == 'few' else 'in'}"
     n_workers = 1 if task in ("few", "one") else 2
@@ -137,6 +146,12 @@ def judge(found: dict[str, dict[str, float]]) -> dict[str, float]:
     if {"few", "one"} <= found.keys():
         ratio = found["one"]["largest_GB"] / found["few"]["largest_GB"]
         judged["memory / that of a tenth of the rows"] = ratio
+    if {"few", "one", "fit few", "fit"} <= found.keys():
+        fit, transform = (
+            found[task]["cpu_seconds"] - found[few]["cpu_seconds"]
+            for task, few in (("fit", "fit few"), ("one", "few"))
+        )
+        judged["fit of a row / transform of a row"] = fit / transform
     for engine in ("ray", "dask"):
         if {"two", engine} <= found.keys():
             ratio = found[engine]["cpu_seconds"] / found["two"]["cpu_seconds"]

@@ -75,6 +75,18 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     return _ranked_keys(cells.T, len(cells), seed)
 
 
+def value_keys(values: Floats) -> Keys:
+    """Hashes numbers; different numbers have different hashes.
+
+    Examples
+    --------
+    >>> keys = value_keys(np.array([0.0, -0.0, 1.0]))
+    >>> bool(keys[0] == keys[1]), bool(keys[0] == keys[2])
+    (True, False)
+    """
+    return _mix((values + 0.0).view(np.uint64) + _GOLDEN)
+
+
 def choose_rows(columns: Iterable[Floats], n_rows: int, n_chosen: int, seed: int = 0) -> Integers:
     """Returns the positions of the rows with the smallest keys, in the order of the keys.
 

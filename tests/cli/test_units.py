@@ -106,10 +106,10 @@ def test_a_model_is_fitted_to_a_sample_and_kept_for_resuming(call, rows, monkeyp
     assert code == 0, err
     fitted = halfseen.load("out/model.halfseen")
     used = fitted.rows_used_
-    assert used["table"] == used["parameters"] == N
-    assert 800 < used["kinds"] < 1000
-    some = f"{used['kinds']:,} of 2,000 rows, chosen at random by their numbers"
-    assert f"fitted  kinds of columns to {some}, the rest to all" in err
+    assert used["table"] == used["parameters"] == used["kinds"] == N
+    assert 800 < used["sample"] < 1000
+    some = f"{used['sample']:,} of 2,000 rows, chosen at random by their numbers"
+    assert f"fitted  margins to {some}, the rest to all" in err
     before = Path("out/model.halfseen").read_bytes()
     code, _, err = call("impute", "in", *options, "--resume")
     assert code == 0, err
@@ -235,7 +235,8 @@ def test_a_predictor_is_fitted_to_random_rows_by_an_engine(call, table, rows, tm
     used = halfseen.load("p.half").rows_used_
     chosen = usual(halfseen.scan(rows), 600)
     known = chosen.filter(chosen["b"].is_valid())
-    assert used == {"kinds": known.num_rows, "parameters": known.num_rows, "table": N}
+    n = known.num_rows
+    assert used == {"kinds": n, "sample": n, "parameters": n, "table": N}
     assert f"sample  the predictor is fitted to {chosen.num_rows} of 2,000 rows, chosen at random" in err
     pq.write_table(table, "whole.parquet")
     call("fit", "whole.parquet", "--save-model", "q.half", *base)

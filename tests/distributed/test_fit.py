@@ -1,6 +1,7 @@
 """Fits to a part of the rows do not depend on the files."""
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -8,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.base import clone
 from tolerances import EXACT
 
 import halfseen
 from halfseen import distributed
 from halfseen.circuits.fitting import fit_by_em
 from halfseen.data import incomplete as blocks
-from halfseen.data.scan import Scan
 from halfseen.distributed.engines import find_engine
 from halfseen.distributed.fitting import PassesByEngine
 from halfseen.errors import HalfseenWarning, SchemaError, TableError, warn_user
@@ -52,9 +53,9 @@ def test_a_fit_does_not_depend_on_the_files_and_says_how_many_rows_it_had(files,
         imputer.save(tmp_path / f"model{number}")
     assert (tmp_path / "model0").read_bytes() == (tmp_path / "model1").read_bytes()
     used = halfseen.load(tmp_path / "model0").rows_used_
-    assert used["table"] == N
-    assert used["kinds"] == used["parameters"]
-    assert abs(used["kinds"] - 1000) < 4 * np.sqrt(750)
+    assert used["table"] == used["kinds"] == N
+    assert used["sample"] == used["parameters"]
+    assert abs(used["sample"] - 1000) < 4 * np.sqrt(750)
 
 
 def test_a_gaussian_has_mean_and_covariance_of_all_rows_whatever_the_files(files, tmp_path, monkeypatch):
@@ -159,7 +160,7 @@ def test_too_many_patterns_leave_the_fit_to_the_chosen_rows(files, tmp_path, mon
         HalfseenWarning, match=r"is fitted to some of the 4,000 rows, because the table has too many"
     ):
         imputer = distributed.fit(halfseen.GaussianImputer(random_state=0), one, n_rows=1000)
-    assert imputer.rows_used_["parameters"] == imputer.rows_used_["kinds"]
+    assert imputer.rows_used_["parameters"] == imputer.rows_used_["sample"] < N
     some = halfseen.GaussianImputer(random_state=0).fit(halfseen.scan(one).sample(1000))
     assert torch.equal(imputer.model_.gaussian.covariance, some.model_.gaussian.covariance)
 
@@ -176,7 +177,8 @@ def test_a_predictor_is_fitted_to_rows_with_a_target(files):
     table, one, _ = files
     model = distributed.fit(halfseen.GaussianRegressor(), one, target="y")
     known = table.filter(table["y"].is_valid())
-    assert model.rows_used_ == {"kinds": known.num_rows, "parameters": known.num_rows, "table": N}
+    n = known.num_rows
+    assert model.rows_used_ == {"kinds": n, "sample": n, "parameters": n, "table": N}
     expected = halfseen.GaussianRegressor().fit(known.select(["a", "b"]), known["y"].to_numpy())
     assert (model.predict(table.select(["a", "b"])) == expected.predict(table.select(["a", "b"]))).all()
     with pytest.raises(TableError, match="there is no column 'z' to predict"):
@@ -220,7 +222,91 @@ def test_a_failed_fit_of_a_scan_leaves_the_estimator_as_it_was(files, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(halfseen.GaussianImputer, "_refit", fail)
-    monkeypatch.setattr(Scan, "sample", lambda self, **options: self.read(0, 1000))
+    monkeypatch.setattr("halfseen.base.table.SAMPLE_ROWS", 1000)
     with pytest.raises(KeyboardInterrupt):
         imputer.fit(halfseen.scan(one))
     assert not hasattr(imputer, "model_")
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory):
+    """A table whose rarest level, only fraction, least value and only moment with seconds are in one row."""
+    rng = np.random.default_rng(5)
+    common = rng.normal(size=N)
+    seconds = rng.integers(0, 900, N) * 60_000_000
+    seconds[17] += 1_000_000
+    table = pa.table(
+        {
+            "number": pa.array(np.r_[common[:-1], -9.0], mask=rng.random(N) < 0.2),
+            "other": common + rng.normal(size=N),
+            "whole": pa.array(np.r_[rng.integers(0, 90, N - 1), 0.5], mask=rng.random(N) < 0.1),
+            "level": pa.array([*rng.choice(["a", "b", "c"], N - 2), "d", None]),
+            "text": [f"{k} times a sentence of words" for k in range(N)],
+            "moment": pa.array(seconds, pa.timestamp("us"), mask=rng.random(N) < 0.1),
+            "y": pa.array(common, mask=rng.random(N) < 0.1),
+        }
+    )
+    folder = tmp_path_factory.mktemp("uneven")
+    for name, cuts in {"one": (0, N), "two": (0, 3, 2000, N)}.items():
+        (folder / name).mkdir()
+        for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
+            file = folder / name / f"f{number}.parquet"
+            pq.write_table(table.slice(start, stop - start), file, row_group_size=700)
+    return table, folder / "one", folder / "two"
+
+
+FITTED = (
+    halfseen.GaussianImputer(random_state=0),
+    halfseen.MeanImputer(),
+    pytest.param(halfseen.TreeImputer(random_state=0, max_trees=3), marks=pytest.mark.slow),
+    pytest.param(halfseen.ChainedImputer(random_state=0), marks=pytest.mark.slow),
+    pytest.param(halfseen.MIWAEImputer(random_state=0, max_epochs=1), marks=pytest.mark.slow),
+    halfseen.MixtureImputer(random_state=0, n_components=2),
+    halfseen.CircuitImputer(random_state=0, max_epochs=1),
+    halfseen.BootstrapImputer(halfseen.GaussianImputer(), n_resamples=2, random_state=0),
+)
+
+
+@pytest.mark.parametrize("estimator", FITTED)
+def test_the_schema_of_a_fit_to_some_rows_is_that_of_the_table_in_memory(uneven, estimator):
+    """By 3 files and small row groups; some 200 of 4,000 rows have parameters fitted to them."""
+    table, one, two = uneven
+    expected = halfseen.MeanImputer().fit(table).schema_
+    for source in (one, two):
+        imputer = distributed.fit(clone(estimator), source, n_rows=200)
+        assert imputer.rows_used_["sample"] < 300
+        assert imputer.schema_ == expected
+    kinds = {column.name: column for column in imputer.schema_}
+    assert kinds["level"].levels == ("a", "b", "c", "d")
+    assert kinds["number"].observed_low == -9.0
+    assert not kinds["whole"].integer
+    assert kinds["moment"].step == 1e6
+    assert imputer.transform(table.slice(N - 9)).num_rows == 9
+
+
+def test_a_predictor_has_the_schema_of_all_rows_with_a_target(uneven):
+    table, _, two = uneven
+    model = distributed.fit(halfseen.GaussianRegressor(), two, target="y", n_rows=200)
+    known = table.filter(table["y"].is_valid())
+    inputs = known.drop_columns(["y"])
+    assert model.schema_ == halfseen.GaussianRegressor().fit(inputs, known["y"].to_numpy()).schema_
+    assert model.rows_used_["kinds"] == known.num_rows
+
+
+@pytest.mark.filterwarnings("ignore:Column 'late' has no observed value")
+def test_a_column_of_which_the_chosen_rows_have_one_value_is_described_by_them(tmp_path):
+    rng = np.random.default_rng(0)
+    cells = [None] * (N - 2) + [1.5, 2.5]
+    pq.write_table(pa.table({"a": rng.normal(size=N), "late": cells}), tmp_path / "f.parquet")
+    imputer = distributed.fit(halfseen.GaussianImputer(random_state=0), tmp_path / "f.parquet", n_rows=50)
+    late = imputer.schema_.columns[1]
+    assert (late.kind, late.left) == ("all-missing", "empty")
+    assert late.reason == "No value was seen in the random rows to which the model is fitted."
+
+
+def test_text_that_is_numbers_by_the_schema_is_summarised_as_numbers(tmp_path):
+    cells = [f"{k % 70}.5" for k in range(N - 1)] + ["-7"]
+    pq.write_table(pa.table({"a": cells, "b": range(N)}), tmp_path / "f.parquet")
+    model = halfseen.GaussianImputer(random_state=0, schema={"a": "continuous"})
+    fitted = distributed.fit(model, tmp_path / "f.parquet", n_rows=200)
+    assert fitted.schema_.columns[0].observed_low == -7.0

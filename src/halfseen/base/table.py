@@ -33,6 +33,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import (
     PIECE_BYTES,
+    SAMPLE_ROWS,
     Incomplete,
     Passes,
     check_not_masked,
@@ -44,7 +45,8 @@ from halfseen.data.incomplete import (
 )
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.relations import check_derived, group_announcements
-from halfseen.data.schema import Column, Schema, infer_codes, read_codes
+from halfseen.data.schema import Column, Schema, infer_codes, read_as_numbers, read_codes
+from halfseen.data.summaries import ColumnSummary, Summing, summarise_scan
 from halfseen.errors import SchemaError, TableError, warn_user
 
 SCAN = "halfseen.data.scan"
@@ -88,20 +90,38 @@ def fit_to_rows(
     passes: Passes = in_this_process,
 ) -> Any:
     """Fits an estimator to random rows of a table in files; see `halfseen.distributed.fit`."""
-    chosen = {} if n_rows is None else {"n_rows": n_rows}
-    rows = table.sample(random_state=random_state, passes=passes, **chosen)
-    if target is None:
-        estimator.fit(rows)
-    else:
-        if target not in rows.column_names:
-            raise TableError(f"{table.files[0]}: there is no column {target!r} to predict")
-        rows = rows.filter(rows[target].is_valid())
-        estimator.fit(rows.drop_columns([target]), rows[target].to_numpy(zero_copy_only=False))
-    n_parameters = rows.num_rows
-    if target is None and n_parameters < table.n_rows and estimator._refit(table, passes):
+    if target is not None and target not in table.column_names:
+        raise TableError(f"{table.files[0]}: there is no column {target!r} to predict")
+    n_rows = SAMPLE_ROWS if n_rows is None else n_rows
+    is_sample = n_rows < table.n_rows
+    rows, summaries = _read_rows(estimator, table, target, n_rows, random_state, passes)
+    inputs = rows if target is None else rows.filter(rows[target].is_valid())
+    n_kinds = n_parameters = n_sample = inputs.num_rows
+    values = () if target is None else (inputs[target].to_numpy(zero_copy_only=False),)
+    inputs = inputs if target is None else inputs.drop_columns([target])
+    if summaries:
+        estimator._summaries, n_kinds = summaries, summaries[0].n_rows
+    try:
+        estimator.fit(inputs, *values)
+    finally:
+        vars(estimator).pop("_summaries", None)
+    if is_sample and target is None and estimator._refit(table, passes):
         n_parameters = table.n_rows
-    estimator.rows_used_ = {"kinds": rows.num_rows, "parameters": n_parameters, "table": table.n_rows}
+    counts = {"kinds": n_kinds, "sample": n_sample, "parameters": n_parameters, "table": table.n_rows}
+    estimator.rows_used_ = counts
     return estimator
+
+
+def _read_rows(
+    estimator: Any, table: Any, target: str | None, n_rows: int, random_state: int, passes: Passes
+) -> tuple[Any, list[ColumnSummary] | None]:
+    """Returns random rows of a table and, unless they are all, the summaries of the columns of all rows."""
+    if n_rows >= table.n_rows or estimator.capabilities.images:
+        return table.sample(n_rows, random_state, passes=passes), None
+    names = [name for name in table.column_names if name != target]
+    numbers = read_as_numbers(names, estimator._overrides)
+    summaries, chosen = summarise_scan(Summing(table, target, numbers, n_rows, random_state), passes)
+    return table.joined(chosen), summaries
 
 
 @dataclass(frozen=True)
@@ -254,6 +274,7 @@ class TableEstimator(Saveable, BaseEstimator):
     random_state: Any = None
 
     image_shape = cast(Any, None)  # a parameter of estimators that take images
+    _summaries = cast("list[ColumnSummary] | None", None)  # of a table of which only some rows are in memory
     _features: FeatureMap = field(init=False)  # of predictors, from codes to the inputs of the model
     image_planes_: tuple[int, int, int] = field(init=False)  # the shape (C, H, W) of images, if X holds them
 
@@ -286,7 +307,9 @@ class TableEstimator(Saveable, BaseEstimator):
         X, images = self._flatten_images(X, reset=reset) if self.capabilities.images else (X, None)
         table = self._open(X, reset=reset)
         if reset and images is None:
-            self.schema_, codes = infer_codes(table, self._overrides, censored=self.capabilities.limits)
+            self.schema_, codes = infer_codes(
+                table, self._overrides, censored=self.capabilities.limits, summaries=self._summaries
+            )
         else:
             self.schema_ = pixel_schema(table) if reset else self.schema_
             codes = read_codes(table, self.schema_, censored=self.capabilities.limits)

@@ -126,7 +126,8 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
         model.reading_ = describe_reading(training.file) | {"target": request.target}
         if n_rows is not None:
             n_used = training.inputs.num_rows
-            model.rows_used_ = {"kinds": n_used, "parameters": n_used, "table": n_rows}
+            counts = {"kinds": n_used, "sample": n_used, "parameters": n_used, "table": n_rows}
+            model.rows_used_ = counts
         model.save(request.save_model)
         reporter.show("model", f"{request.save_model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:

@@ -184,10 +184,11 @@ def _fit(request: ImputeRequest, table: Scan, reporter: Reporter) -> Any:
             n_workers=1 if units.engine is None else units.workers,
         )  # fmt: skip
     used = imputer.rows_used_
-    if used["kinds"] < used["table"]:
-        some = f"{used['kinds']:,} of {used['table']:,} rows, chosen at random by their numbers"
+    if used["sample"] < used["table"]:
+        some = f"{used['sample']:,} of {used['table']:,} rows, chosen at random by their numbers"
         all_rows = used["parameters"] == used["table"]
-        reporter.show("fitted", f"kinds of columns to {some}, the rest to all" if all_rows else f"to {some}")
+        rest = f"margins to {some}, the rest to all" if all_rows else f"to {some}, kinds of columns to all"
+        reporter.show("fitted", rest)
     return imputer
 
 

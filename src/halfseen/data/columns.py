@@ -325,7 +325,11 @@ ROOM = 1.0  # observed ranges beyond the observed values within which values are
 
 
 def with_imputed_range(
-    column: Column, distinct: Floats, counts: npt.NDArray[np.int64], given: Container[str]
+    column: Column,
+    distinct: Floats,
+    counts: npt.NDArray[np.int64],
+    ends: tuple[float, float],
+    given: Container[str],
 ) -> Column:
     """Returns a column of numbers, dates or durations with limits of its imputed values; others unchanged.
 
@@ -334,14 +338,16 @@ def with_imputed_range(
     column : Column
         A column with its bounds.
     distinct, counts : arrays of shape (V,)
-        The distinct observed values in ascending order, and their counts.
+        The distinct observed values in ascending order, or a random sample of very many, and their counts.
+    ends : tuple of float
+        The smallest and the largest observed value.
     given : container of str
         The settings of the user. Bounds and detection limits of the user take precedence.
     """
     numbers = column.kind in (*NUMERIC, "datetime", "duration") and column.levels is None
     if not numbers or not len(distinct):
         return column
-    low, high = float(distinct[0]), float(distinct[-1])
+    low, high = ends
     column = replace(column, observed_low=low, observed_high=high)
     if column.derived is not None:
         return column

@@ -116,6 +116,9 @@ def runs_of(n_rows: int, n_columns: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
+SAMPLE_ROWS = 1_000_000  # rows to which estimators are fitted that do not take all; a guess
+
+
 class Passes(Protocol):
     """Goes over the rows of a table, run by run; engines of `halfseen.distributed` use several processes."""
 

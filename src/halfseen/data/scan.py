@@ -3,7 +3,7 @@
 import glob as globbing
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import PurePosixPath
@@ -16,7 +16,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from halfseen._random import id_keys
-from halfseen.data.incomplete import Passes, in_this_process, rows_in_block, runs_of
+from halfseen.data.incomplete import SAMPLE_ROWS, Passes, in_this_process, rows_in_block, runs_of
 from halfseen.data.scan_files import (
     FORMATS,
     ScanFile,
@@ -30,8 +30,6 @@ from halfseen.data.scan_files import (
 from halfseen.data.scan_streams import Stream, find_stream
 from halfseen.errors import TableError
 from halfseen.words import plural
-
-SAMPLE_ROWS = 1_000_000  # rows to which estimators are fitted that do not take all; a guess
 
 _OF_SAMPLES = 0x53414D504C45  # so that a sample does not depend on the noise of draws with the same seed
 
@@ -144,7 +142,7 @@ class Scan:
     def read(self, start: int = 0, stop: int | None = None) -> pa.Table:
         """Returns rows as a table in memory; by default all."""
         stop = self.n_rows if stop is None else stop
-        return pa.concat_tables([self.schema.empty_table(), *self._pieces(start, stop)]).combine_chunks()
+        return self.joined(self._pieces(start, stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[pa.Table]:
         end = 0
@@ -194,8 +192,11 @@ class Scan:
         if n_rows >= self.n_rows:
             return self.read()
         runs = runs_of(self.n_rows, self.n_columns)
-        chosen = passes(choose_rows, (self, n_rows, random_state), runs)
-        return pa.concat_tables([self.schema.empty_table(), *chosen]).combine_chunks()
+        return self.joined(passes(choose_rows, (self, n_rows, random_state), runs))
+
+    def joined(self, parts: Iterable[pa.Table]) -> pa.Table:
+        """Returns rows of the scan, in parts, as one table."""
+        return pa.concat_tables([self.schema.empty_table(), *parts]).combine_chunks()
 
     def choose(self, start: int, table: pa.Table, n_rows: int, random_state: int = 0) -> pa.Table:
         """Returns those rows of a run of rows that are in the sample of `n_rows` rows of the whole table.
@@ -251,7 +252,7 @@ def choose_rows(job: tuple[Scan, int, int], start: int, stop: int) -> pa.Table:
     """Returns those rows of a run of rows that are in a sample of a table; see `Scan.sample`."""
     table, n_rows, random_state = job
     chosen = [table.choose(first, block, n_rows, random_state) for first, block in table.blocks(start, stop)]
-    return pa.concat_tables([table.schema.empty_table(), *chosen]).combine_chunks()
+    return table.joined(chosen)
 
 
 def scan(

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data._inference import infer_column
+from halfseen.data._inference import describe_column, infer_column, wants_numbers
 from halfseen.data.columns import KINDS, NUMERIC, Column, Kind, SkipRule
 from halfseen.data.frames import Floats, RawColumn, Table, is_frame
 from halfseen.data.incomplete import unmask
 from halfseen.data.relations import check_derived, find_groupings
 from halfseen.data.skip_rules import check_rules
+from halfseen.data.summaries import ColumnSummary
 from halfseen.errors import SchemaError, warn_user
 from halfseen.files.text_formats import looks_like_number
 
@@ -192,30 +193,57 @@ def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
 
 
 def infer_columns(
-    table: Table, overrides: Mapping[Any, Any] | None = None, positions: Iterable[int] | None = None
+    table: Table,
+    overrides: Mapping[Any, Any] | None = None,
+    positions: Iterable[int] | None = None,
+    summaries: Sequence[ColumnSummary] | None = None,
 ) -> Iterator[tuple[RawColumn, Column]]:
-    """Yields all or some columns of a table as they were read, and what they are; see `Schema.infer`."""
-    settings = _check_overrides({} if overrides is None else overrides, table)
+    """Yields all or some columns of a table as they were read, and what they are; see `infer_codes`."""
+    settings = _check_overrides({} if overrides is None else overrides, table.names)
     for j in range(len(table.names)) if positions is None else positions:
         name, raw = table.names[j], table.column(j)
         _warn_of_merged(raw)
-        column = infer_column(raw, settings.get(name, {}), named=table.named)
+        own = settings.get(name, {})
+        if summaries is None:
+            column = infer_column(raw, own, named=table.named, n_columns=len(table.names))
+        else:
+            column = _infer_of_all(raw, summaries[j], own, n_columns=len(table.names))
         if "kind" not in settings.get(name, {}):
             _warn_of_numbers(raw, column)
         yield raw, column
 
 
-def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
+def _infer_of_all(raw: RawColumn, of_all: ColumnSummary, own: dict[str, Any], *, n_columns: int) -> Column:
+    """Returns the description of a column of a table of which `raw` has some rows.
+
+    A column of which these rows have at most one value is described by them: no model can be fitted to it.
+    """
+    lost = len(np.unique(raw.values[~np.isnan(raw.values)])) < min(2, of_all.n_distinct)
+    if not lost:
+        return describe_column(of_all, own, named=True)
+    column = infer_column(raw, own, named=True, n_columns=n_columns)
+    return replace(
+        column, reason=f"{column.reason.rstrip('.')} in the random rows to which the model is fitted."
+    )
+
+
+def read_as_numbers(names: Sequence[str], overrides: Mapping[Any, Any] | None) -> frozenset[str]:
+    """Returns which columns with these names are read as numbers by the settings of the user, if text."""
+    settings = _check_overrides({} if overrides is None else overrides, names)
+    return frozenset(name for name, own in settings.items() if wants_numbers(own))
+
+
+def _check_overrides(overrides: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     if not isinstance(overrides, Mapping):
         raise SchemaError(f"The schema must map column names to settings, got {overrides!r:.60}.")
-    every = {} if EVERY in table.names else _for_every(overrides.get(EVERY, {}))
-    checked: dict[str, dict[str, Any]] = {name: {} for name in table.names}  # in which names are found fast
+    every = {} if EVERY in names else _for_every(overrides.get(EVERY, {}))
+    checked: dict[str, dict[str, Any]] = {name: {} for name in names}  # in which names are found fast
     for key, value in overrides.items():
         name = str(key)
         if name == EVERY and name not in checked:
             continue
-        if name not in checked and isinstance(key, Integral) and 0 <= int(key) < len(table.names):
-            name = table.names[int(key)]
+        if name not in checked and isinstance(key, Integral) and 0 <= int(key) < len(names):
+            name = names[int(key)]
         if name not in checked:
             raise SchemaError(f"The schema refers to column {name!r}, which is not in the table.")
         checked[name] = _check_settings(name, value)
@@ -341,36 +369,56 @@ def read_codes(table: Table, schema: Schema, *, censored: bool = True) -> Codes:
 
 
 def infer_codes(
-    table: Table, overrides: Mapping[Any, Any] | None = None, *, censored: bool = True
+    table: Table,
+    overrides: Mapping[Any, Any] | None = None,
+    *,
+    censored: bool = True,
+    summaries: Sequence[ColumnSummary] | None = None,
 ) -> tuple[Schema, Codes]:
     """Infers a schema and reads the codes by it, each column of the table once; see `Schema.infer`.
 
     In a data frame, columns of numbers that group rows are read again, as categories or identifiers.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    overrides : mapping, optional
+        The column settings of the user.
+    censored : bool
+        Whether cells that are known only to lie beyond a limit count as observed.
+    summaries : sequence of ColumnSummary, optional
+        If the rows are some of a larger data frame, the columns of that one. Relations between columns are
+        found in the rows.
     """
     cells = _Cells(table, len(table.names))
     columns = []
-    for raw, column in infer_columns(table, overrides):
+    for raw, column in infer_columns(table, overrides, summaries=summaries):
         cells.add(raw, column, censored=censored)
         columns.append(column)
     schema, codes = Schema.of(columns), cells.codes()
     if not table.named:
         return schema, codes
-    grouped = _with_groups(table, schema, codes)
+    grouped = _with_groups(table, schema, codes, summaries)
     if all(one.kind == other.kind for one, other in zip(grouped, schema, strict=True)):
         return grouped, codes
     return grouped, read_codes(table, grouped, censored=censored)
 
 
-def _with_groups(table: Table, schema: Schema, codes: Codes) -> Schema:
+def _with_groups(
+    table: Table, schema: Schema, codes: Codes, summaries: Sequence[ColumnSummary] | None
+) -> Schema:
     """Returns the schema in which columns that group rows are described as such, and are not numbers."""
     columns = list(schema)
     modelled = [j for j, column in enumerate(columns) if column.modelled]
     for found in find_groupings(codes.columns, codes.values, codes.observed):
         j = modelled[found.position]
         column = columns[j]
+        if summaries is not None:
+            found = replace(found, n_groups=summaries[j].n_distinct)
         if column.kind != found.kind:
             settings = {"kind": found.kind, "fill": column.fill, "skip": column.skip}
-            ((_, column),) = infer_columns(table, {column.name: settings}, [j])
+            ((_, column),) = infer_columns(table, {column.name: settings}, [j], summaries)
             column = replace(column, set_by_user=False)
         columns[j] = found.described(column)
     return Schema.of(columns)

@@ -30,10 +30,13 @@ def fit(
     r"""Fits an estimator to about a million random rows of a table, or to all if there are no more.
 
     Whether a row is chosen depends on its number and the seed only, so that the fitted estimator does not
-    depend on the files of the table. Levels that occur in none of the chosen rows are not known to it.
+    depend on the files of the table. What the columns are (their kinds, levels, ranges and limits) is found
+    in all rows, in one more pass, and is the same as for the whole table in memory. There are two exceptions:
+    columns that group rows and columns that do not apply to all rows are found in the chosen rows, and a
+    column of which these have at most one value is taken for empty or constant.
 
-    Three imputers then take parameters from all rows, in further passes over the files; the kinds of columns,
-    margins and groups of rare levels remain those of the chosen rows:
+    Three imputers then take parameters from all rows, in further passes over the files; margins and groups of
+    rare levels remain those of the chosen rows:
 
     - `GaussianImputer`, if it assumes values to be missing at random and draws no parameters: the mean and
       the covariance, in one pass. A table with very many different patterns of missing values is an
@@ -70,7 +73,8 @@ def fit(
     -------
     estimator
         The estimator. Its attribute ``rows_used_``, which is saved with it, has the numbers of rows from
-        which ``"kinds"`` of columns and ``"parameters"`` were found, and that of the ``"table"``.
+        which ``"kinds"`` of columns and ``"parameters"`` were found, and those of the ``"sample"`` and of
+        the ``"table"``.
 
     Examples
     --------
@@ -79,7 +83,7 @@ def fit(
     >>> _ = Path("rows.csv").write_text("a,b\n" + "".join(f"{n},{n % 7}\n" for n in range(1000)))
     >>> imputer = halfseen.distributed.fit(halfseen.TreeImputer(random_state=0), "rows.csv", n_rows=300)
     >>> imputer.rows_used_
-    {'kinds': 315, 'parameters': 315, 'table': 1000}
+    {'kinds': 1000, 'sample': 315, 'parameters': 315, 'table': 1000}
     """
     if n_workers is not None:
         check_whole("n_workers", n_workers, 1)

@@ -69,11 +69,10 @@ def plan_buckets(observed: Tensor, *, missing_side: bool = False, by_row: bool =
     partial = (observed.any(dim=1) | missing_side) & ~observed.all(dim=1)
     candidates = partial.nonzero().squeeze(1)
     if by_row:
-        patterns, of_row = observed[candidates], torch.arange(len(candidates))
-        counts = torch.ones_like(of_row)
+        patterns, order, counts = observed[candidates], candidates, torch.ones_like(candidates)
     else:
-        patterns, of_row, counts = distinct_patterns(observed[candidates])
-    order = candidates[torch.argsort(of_row, stable=True)]
+        patterns, order, counts = group_by_pattern(observed[candidates])
+        order = candidates[order]
     starts = counts.cumsum(0) - counts
 
     n_observed = patterns.sum(dim=1)
@@ -105,6 +104,20 @@ def distinct_patterns(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         _, of_row, counts = torch.unique(word, return_inverse=True, return_counts=True)
     example = torch.zeros(len(counts), dtype=torch.int64).scatter_(0, of_row, torch.arange(n_rows))
     return observed[example], of_row, counts
+
+
+def group_by_pattern(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the distinct rows, the positions of all rows in their order, and how often each occurs."""
+    n_rows, n_features = observed.shape
+    if not 0 < n_features <= 16 or not n_rows:
+        patterns, of_row, counts = distinct_patterns(observed)
+        return patterns, torch.argsort(of_row, stable=True), counts
+    words = _words(observed)[0].numpy().astype(np.uint16)  # which numpy sorts by their digits
+    order = np.argsort(words, kind="stable")
+    ordered = words[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = torch.from_numpy(np.diff(np.r_[starts, n_rows]))
+    return observed[torch.from_numpy(order[starts])], torch.from_numpy(order), counts
 
 
 def _words(observed: Tensor) -> Tensor:

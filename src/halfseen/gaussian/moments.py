@@ -15,7 +15,7 @@ from torch import Tensor
 
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete, add_in_tree, blocks_of
-from halfseen.gaussian.distribution import Gaussian, distinct_patterns, invert_many
+from halfseen.gaussian.distribution import Gaussian, distinct_patterns, group_by_pattern, invert_many
 
 ROWS_PER_PATTERN = 4.0
 """Rows for each pattern and feature from which moments are used. By counting operations, a step costs for a
@@ -66,20 +66,21 @@ class PatternMoments:
     @classmethod
     def of(cls, block: Incomplete, weights: Tensor | None = None) -> "PatternMoments":
         """Returns the moments of the rows of one block."""
-        patterns, of_row, n_each = distinct_patterns(block.observed)
-        order = torch.argsort(of_row, stable=True)
+        patterns, order, n_each = group_by_pattern(block.observed)
         x = block.filled()[order]  # (N, D)
-        weight = x.new_ones(len(x)) if weights is None else weights[order].to(x.dtype)
-        weighted = x if weights is None else weight[:, None] * x
-        n_features = block.n_features
-        counts, sums = x.new_empty(len(patterns)), x.new_empty(len(patterns), n_features)
+        weight = None if weights is None else weights[order].to(x.dtype)
+        weighted = x if weight is None else weight[:, None] * x
+        n_features, sizes = block.n_features, n_each.tolist()
+        sums = x.new_empty(len(patterns), n_features)
         products = x.new_empty(len(patterns), n_features, n_features)
-        start = 0
-        for p, size in enumerate(n_each.tolist()):
-            rows = slice(start, start + size)
-            counts[p], sums[p] = weight[rows].sum(), weighted[rows].sum(dim=0)
-            torch.mm(x[rows].T, weighted[rows], out=products[p])
-            start += size
+        parts = zip(x.split(sizes), weighted.split(sizes), sums, products, strict=True)
+        for part, weighted_part, total, product in parts:  # many patterns, of few rows each
+            torch.sum(weighted_part, dim=0, out=total)
+            torch.mm(part.T, weighted_part, out=product)
+        if weight is None:
+            counts = n_each.to(x.dtype)
+        else:
+            counts = torch.stack([part.sum() for part in weight.split(sizes)])
         return cls(patterns, counts, sums, products, len(block))
 
     @classmethod
