@@ -172,17 +172,25 @@ def make_table(runs: Sequence[dict]) -> str:
     tuned = [name for name in known if name in TUNED.values()]
     plain = [name for name in known if name not in tuned]
     first, level = compare(runs, plain, SPLITS)
-    parts = [first, f"Losses are 1 - R² or log-loss, means of {SPLITS} splits. The boosted trees of halfseen "
-        f"are first or within one standard error of the best of the others on {level} of {len(runs)} tables."]  # fmt: skip
+    parts = [
+        first,
+        f"Losses are 1 - R² or log-loss, means of {SPLITS} splits. The boosted trees of halfseen are first "
+        f"or within one standard error of the best of the others on {level} of {len(runs)} tables.",
+    ]
     second, level = compare(runs, ["halfseen", *tuned], SPLITS)
-    parts += [f"Beside rivals that are tuned by {TRIALS} random settings:", second,
-        f"They are first or within one standard error on {level} of {len(runs)}."]  # fmt: skip
+    parts += [
+        f"Beside rivals that are tuned by {TRIALS} random settings:",
+        second,
+        f"They are first or within one standard error on {level} of {len(runs)}.",
+    ]
     averaged = [one for one in runs if AVERAGE in one["losses"]]
     if averaged:
         third, level = compare(averaged, [AVERAGE, *plain, *tuned], AVERAGE_SPLITS)
-        parts += ["`AveragingRegressor` and `AveragingClassifier` at their defaults, in "
-            f"{AVERAGE_SPLITS} splits:", third, "The average is first or within one standard error of "
-            f"the best on {level} of {len(averaged)}."]  # fmt: skip
+        parts += [
+            f"`AveragingRegressor` and `AveragingClassifier` at their defaults, in {AVERAGE_SPLITS} splits:",
+            third,
+            f"They are first or within one standard error on {level} of {len(averaged)}.",
+        ]
     commits = " and ".join(dict.fromkeys(one["commit"] for one in runs))
     parts[-1] += f" The results were produced by `python benchmarks/boosters.py` at commit {commits}."
     return "\n\n".join(parts)
