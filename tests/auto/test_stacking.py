@@ -113,11 +113,12 @@ def level_answers(truth, shares, rng):
 def test_the_weights_of_few_levels_have_the_lowest_brier_score_near_equal_weights():
     """Cell by cell, for two models of about the same strength, neither of which is clearly behind."""
     rng = np.random.default_rng(0)
-    columns = [level_answers(*levels([1.0, 1.1], n, rng, k), rng) for n, k in ((9, 3), (30, 2))]
+    columns = [level_answers(*levels([1.0, 1.1], n, rng, k), rng) for n, k in ((9, 3), (100, 2))]
 
     def score(column, w):
         total, count = 0.0, 0.0
-        for one, share in [(column, 1.0), *((one, stacking.PRIOR / 39) for one in columns)]:
+        for one in columns:
+            share = 1.0 if one is column else min(1.0, stacking.PRIOR / len(one.truth))
             for cell, truth in enumerate(one.truth):
                 mixed = w @ one.probabilities[:, cell]
                 total += share * sum((p - (level == truth)) ** 2 for level, p in enumerate(mixed))
@@ -136,7 +137,7 @@ def test_weights_of_single_values_have_the_lowest_squared_error_near_equal_weigh
     """Cell by cell, for two models that are equally good, on columns of which one is much easier."""
     rng = np.random.default_rng(0)
     columns = []
-    for n_cells, noise in ((9, 1.0), (30, 0.05)):
+    for n_cells, noise in ((9, 1.0), (150, 0.05)):
         truth = rng.normal(size=n_cells)
         points = truth + noise * rng.normal(size=(2, n_cells))
         columns.append(Answers(truth, rng.integers(2, size=n_cells), points, points[:, :, None]))
@@ -146,8 +147,8 @@ def test_weights_of_single_values_have_the_lowest_squared_error_near_equal_weigh
         def score(w, column=column):
             total, count = 0.0, 0.0
             for c, one in enumerate(columns):
+                share = 1.0 if c == column else min(1.0, stacking.PRIOR / len(one.truth))
                 for cell, truth in enumerate(one.truth):
-                    share = stacking.PRIOR / 39 + (c == column)
                     total += share * (w @ one.points[:, cell] - truth) ** 2 / best[c]
                     count += share
             return total, count
@@ -175,6 +176,31 @@ def test_weights_of_levels_are_equal_without_hidden_cells_and_a_model_that_is_cl
     few, many = (find_level_weights([answers.of(np.arange(2_000) < n)])[:, 0] for n in (0, 2_000))
     np.testing.assert_allclose(few, [0.5, 0.5], atol=1e-6)
     np.testing.assert_allclose(many, [0.0, 1.0], atol=1e-6)
+
+
+def test_a_column_with_few_hidden_cells_has_nearly_the_weights_of_the_others():
+    """The second model knows more, but the first predicts the three hidden cells of one column better."""
+    rng = np.random.default_rng(0)
+    others = [level_answers(*levels([0.5, 2.5], 200, rng), rng) for _ in range(2)]
+    whole = level_answers(*levels([0.5, 2.5], 200, rng), rng)
+    brier = np.square(whole.probabilities - (np.arange(3) == whole.truth[:, None])).sum(axis=2)
+    first_is_better = np.isin(np.arange(200), (brier[0] - brier[1]).argsort()[:3])
+    few = find_level_weights([*others, whole.of(first_is_better)])
+    assert few[1, 2] > 0.8
+    assert find_level_weights([whole.of(first_is_better)])[0, 0] > 0.5  # by its own cells alone
+    of_points = find_point_weights([*_number_columns(), _number_columns(3, first=0.1, second=1.0)[0]])
+    assert of_points[1, 2] > 0.8
+
+
+def _number_columns(n_cells=200, first=1.0, second=0.1):
+    """Two columns, in one of two models with errors of these sizes."""
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(2):
+        truth = rng.normal(size=n_cells)
+        points = truth + np.array([[first], [second]]) * rng.normal(size=(2, n_cells))
+        found.append(Answers(truth, rng.integers(2, size=n_cells), points, points[:, :, None]))
+    return found
 
 
 def test_many_columns_with_levels_have_common_weights(monkeypatch):

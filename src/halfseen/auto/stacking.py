@@ -65,7 +65,7 @@ Floats = npt.NDArray[np.float64]
 
 # Guesses: columns with few hidden cells borrow the weights of all columns, small weights cost a fit and gain
 # little, and a sharpness outside the limits would rest on a few extreme cells.
-PRIOR = 60.0  # hidden cells that all columns together count as, for the weights of each column
+PRIOR = 60.0  # hidden cells of a column that those of all, or of all other, columns together count as
 SMALLEST = 0.05  # weights below are zero
 EVEN, CLEARLY = 5.0, 2.0
 """How many cells equal weights count as, and the standard errors by which a model is clearly behind.
@@ -304,19 +304,23 @@ def find_level_weights(columns: Sequence[Answers]) -> Floats:
 def _near_equal(errors: Sequence[Floats]) -> Floats:
     """Returns weights (M, C) by errors (M, N, L) of each column, shrunk towards equal weights of good models.
 
-    All columns together count as `PRIOR` cells of each column.
+    The cells of the other columns together count as at most `PRIOR` cells of a column, and never as more than
+    they are. Without own cells, a column has the weights of the others.
     """
     losses = np.concatenate([(one**2).sum(axis=2) for one in errors], axis=1)
-    products = [np.einsum("mcl,ncl->mn", one, one) for one in errors]
-    share = PRIOR / max(1, losses.shape[1])
-    pooled: Floats = share * np.sum(products, axis=0)
-    common = np.full(losses.shape[1], share)
+    products = np.stack([np.einsum("mcl,ncl->mn", one, one) for one in errors])
+    total: Floats = products.sum(axis=0)
     if len(errors) > MAX_OWN_WEIGHTS:
-        return np.repeat(_near_equal_of_column(pooled, losses, common)[:, None], len(errors), axis=1)
+        share = min(1.0, PRIOR / max(1, losses.shape[1]))
+        common = _near_equal_of_column(share * total, losses, np.full(losses.shape[1], share))
+        return np.repeat(common[:, None], len(errors), axis=1)
     owner = np.repeat(np.arange(len(errors)), [one.shape[1] for one in errors])
-    found = [
-        _near_equal_of_column(own + pooled, losses, common + (owner == c)) for c, own in enumerate(products)
-    ]
+    found = []
+    for c, own in enumerate(products):
+        is_own = owner == c
+        share = min(1.0, PRIOR / max(1, int((~is_own).sum())))
+        counts = np.where(is_own, 1.0, share)
+        found.append(_near_equal_of_column(own + share * (total - own), losses, counts))
     return np.stack(found, axis=1)
 
 
