@@ -247,7 +247,7 @@ def _infer_number_kind(raw: RawColumn, seen: Floats, distinct: Floats, *, named:
     if named and whole and _mostly_distinct(seen, distinct) and NUMBER_NAME.search(raw.name):
         return (
             "identifier",
-            "Whole numbers, mostly different, with a name such as that of a telephone number.",
+            "Whole numbers, mostly different, with a name as of telephone numbers.",
         )
     if named and whole and distinct[0] >= 0 and CODE_NAME.search(raw.name):
         kind: Kind = "identifier" if _mostly_distinct(seen, distinct) else "categorical"
