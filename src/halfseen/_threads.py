@@ -18,7 +18,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from itertools import chain, islice
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
@@ -146,6 +146,13 @@ def _moved(value: Any, move: Callable[[Tensor], Tensor]) -> Any:
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+
+warning_filters = RLock()
+"""Held by a task while it, or scikit-learn within it, changes the filters of warnings.
+
+The filters belong to the whole process: of two threads that change and restore them at the same time, one
+restores what the other has changed, so that the filters of the user are lost.
+"""
 
 _workers: ContextVar[int] = ContextVar("workers", default=1)
 _reserved: ContextVar[bool] = ContextVar("reserved", default=False)  # whether within `task_threads`

@@ -47,6 +47,10 @@ def half(value, n=40):
             pd.Series([*(f"{100 + i}/{60 + i}" for i in range(39)), None]),
             "contains pairs of numbers such as '100/60', which are not read as numbers or dates",
         ),
+        (
+            pd.Series([*(f"{i % 24}:{i:02d}" for i in range(37)), "k.A.", "k.A.", None]),
+            "contains times or durations, which are not read as numbers or dates",
+        ),
         (half([1, 2]), "has the type object (list), which is not supported"),
         (half(b"12"), "has the type object (bytes), which is not supported"),
     ],

@@ -39,6 +39,7 @@ CELLS = torch.tensor([[9, 9], [2, 3], [1, 2], [5, 7], [0, 1], [1, 2]], dtype=tor
         ("y ~ x:g", [[1, 2, 0], [1, 0, 3]]),
         ("y ~ C(g) * x", [[1, 1, 0, 2, 2, 0], [1, 0, 1, 3, 0, 3]]),
         ("y ~ I(x ** 2 + 1) + log(x)", [[1, 5, np.log(2)], [1, 10, np.log(3)]]),
+        ("y ~ np.log(x) + I(numpy.sqrt(x))", [[1, np.log(2), 2**0.5], [1, np.log(3), 3**0.5]]),
         ("y ~ 1 + x + x * x:g", [[1, 2, 2, 0], [1, 3, 0, 3]]),  # a column interacts with itself once
         ("y ~ C(n)", [[1, 1, 0], [1, 0, 1]]),
         ("yes ~ n", [[1, 1], [1, 2]]),
@@ -73,6 +74,7 @@ def test_a_formula_is_the_design_matrix_of_its_terms(formula, expected):
         ("Surv(y, yes) ~ x * yes", "auto", "has its outcome on both sides"),
         ("Surv(q, yes) ~ x", "auto", "refers to 'q'"),
         ("y ~ I(__import__('os'))", "auto", "The formula"),
+        ("y ~ np.tan(x)", "auto", "has a call of 'np.tan' that is not available"),
     ],
 )
 def test_an_analysis_that_cannot_be_read_is_explained(formula, family, message):

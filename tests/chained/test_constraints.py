@@ -99,6 +99,7 @@ def test_draws_have_the_truncated_distribution():
         (["lowest <= lowest"], "compares column 'lowest' with itself"),
         (["1 <= 2"], "names no column"),
         (["lowest <= inf"], "the number inf, which is not finite"),
+        (["lowest >= 5", "lowest <= 1"], "'lowest >= 5' and 'lowest <= 1' contradict each other"),
         (["admission <= lowest"], "compares a date or a duration with something else"),
     ],
 )

@@ -106,6 +106,13 @@ def test_kinds_are_inferred_for_a_reason(cells, kind, reason):
         ("zip", [1012, 9021, 1012, 5000] * 6, "categorical"),
         ("home_postcode", [1012, 9021, 1012, 5000] * 6, "categorical"),
         ("zip_code", [7 * i for i in range(40)], "identifier"),
+        ("PLZ", [7 * i for i in range(40)], "identifier"),
+        ("country_code", [3, 7, 40, 81] * 10, "categorical"),
+        ("decode", [3, 7, 40, 81] * 10, "count"),
+        ("Phone", [9_810_000_000 + 77 * i for i in range(40)], "identifier"),
+        ("order_no", [5000 + 2 * i for i in range(40)], "identifier"),
+        ("Rechnungsnummer", [5000 + 2 * i for i in range(40)], "identifier"),
+        ("phone", [0, 1, 2, 3] * 10, "count"),  # how many there are
         ("zipper", [1012, 9021, 1012, 5000] * 6, "count"),
     ],
 )

@@ -21,6 +21,13 @@ def test_words_in_a_column_of_numbers_or_dates_are_missing_and_replaced(read, tm
     assert (tmp_path / "out.csv").read_text() == "x,d\n1.5,2021-05-28\n2.0,2021-05-29\n2.5,2021-05-30\n"
 
 
+@pytest.mark.parametrize("word", ["N/D", "Saknas", "não informado", "brak danych", "Non disponible"])
+def test_words_of_several_languages_mean_missing_in_a_column_of_numbers(read, word):
+    file = read(f"x,y\n1.5,1\n{word},2\n2.5,3\n")
+    assert file.table["x"].to_pylist() == [1.5, None, 2.5]
+    assert any(word in note for note in file.notes)
+
+
 def test_words_that_are_the_greater_part_of_a_column_are_levels(read):
     assert read("x,y\nnone,1\nnone,2\n5,3\n").table["x"].to_pylist() == ["none", "none", "5"]
 

@@ -290,9 +290,21 @@ def test_a_few_repeated_words_are_exceptions_even_in_more_than_a_tenth_of_the_ce
     assert note.startswith(
         "column 'income' contains numbers except for 'see the annex' in line 42 and 11 more"
     )
-    assert "left as text and not imputed; --number-format income=1234.56 reads the other values" in note
+    assert "if this means missing, use --null 'income=see the annex'; --number-format income=1234.56" in note
     few = read("size,x\n" + "".join(f"{cell},1\n" for cell in [*[36, 38, 40] * 10, *["unsure"] * 12]))
     assert few.notes == ()  # three numbers among words are levels
+
+
+def test_a_word_beside_numbers_with_a_unit_is_named_with_the_option_that_makes_it_missing(read):
+    weights = [f"{50 + 1.5 * i:.1f} kg" for i in range(40)]
+    file = read("w,x\n" + "".join(f"{cell},1\n" for cell in [*weights, *["bortfall"] * 6]))
+    (note,) = file.notes
+    assert "contains numbers except for 'bortfall' in line 42 and 5 more" in note
+    assert "if this means missing, use --null w=bortfall; --number-format" in note
+    read_again = read(
+        "w,x\n" + "".join(f"{cell},1\n" for cell in [*weights, "bortfall"]), null=["w=bortfall"]
+    )
+    assert read_again.n_missing == 1
 
 
 def test_a_column_with_exceptions_is_imputed_if_the_schema_fills_all_columns(read):

@@ -342,6 +342,7 @@ def test_a_level_outside_0_and_1_is_refused(level):
         (CLASSIFIER, [1.0, np.nan, 2.0], "Input y contains NaN"),
         (CLASSIFIER, [1.0, np.inf, 2.0], "Input y contains infinity"),
         (CLASSIFIER, pd.Series(["a", None, "b"], dtype=object), "Input y contains NaN or None"),
+        (CLASSIFIER, pd.Series(["a", None, "b"], dtype="string"), "Input y contains NaN or None"),
         (CLASSIFIER, pd.Series(["a", np.nan, "b"], dtype=object), "Input y contains NaN"),
         (CLASSIFIER, [1, 2], "inconsistent numbers of samples"),
         (CLASSIFIER, [0.1, 0.2, 0.3], "Unknown label type: continuous"),

@@ -30,6 +30,7 @@ def test_the_wald_test_is_d1_by_hand(n_draws):
     np.testing.assert_allclose(test.relative_increase, r, rtol=HAND)
     np.testing.assert_allclose(test.df_denominator, moment_df(2, n_draws, r), rtol=HAND)
     np.testing.assert_allclose(test.p_value, stats.f.sf(statistic, 2, moment_df(2, n_draws, r)), rtol=HAND)
+    assert pooled.wald_test([*names, names[0]]) == test
     by_matrix = pooled.wald_test(matrix=np.eye(5)[[1, 2]])
     assert by_matrix.statistic == pytest.approx(test.statistic, rel=HAND)
     shifted = pooled.wald_test(names, value=q.mean(0))

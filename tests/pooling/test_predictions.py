@@ -25,6 +25,13 @@ def test_expected_outcomes_on_complete_data_are_those_of_statsmodels():
     assert pooled.names == ("row 0", "row 1", "row 2")
 
 
+def test_a_level_that_no_model_knows_is_explained():
+    pooled = pool("y ~ x + C(g)", completed_tables(3))
+    for predict in (pooled.predict, pooled.expected):
+        with pytest.raises(ValueError, match=r"The new rows do not fit the formula: .*'q' does not match"):
+            predict(NEW.assign(g="q"))
+
+
 @pytest.mark.parametrize("family", [sm.families.Binomial(), sm.families.Poisson(), sm.families.Gaussian()])
 def test_expected_outcomes_of_generalised_linear_models_are_those_of_statsmodels(family):
     table = completed_tables(1)[0]

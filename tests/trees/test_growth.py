@@ -1,4 +1,7 @@
-"""Growing trees with weights of rows."""
+"""Growing trees: weights of rows, units of the target, several threads."""
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -37,3 +40,27 @@ def test_whole_weights_are_repeated_rows_in_the_means_of_levels():
     found = TargetStatistics.fit(levels, {0: 6}, target, weights.astype(float))
     repeated = TargetStatistics.fit(levels.repeat(weights, axis=0), {0: 6}, target.repeat(weights, axis=0))
     np.testing.assert_allclose(found.tables[0], repeated.tables[0])
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**30, 1e-150, 1e150])
+def test_trees_do_not_depend_on_the_unit_of_the_numbers(unit):
+    X, y, _ = rows(n_rows=600)  # enough for early stopping
+    growth = Growth(40, 0.1, 8, 20, 1, seed=0)
+    trees, constant = growth.regress(X, y, [])
+    others, scaled = growth.regress(X, unit * y, [])
+    assert others.n_trees == trees.n_trees > 6
+    np.testing.assert_allclose((others.sums(X) + scaled) / unit, trees.sums(X) + constant, atol=1e-6)
+
+
+def test_threads_that_grow_trees_leave_the_filters_of_warnings_as_they_were():
+    X, y, _ = rows(n_rows=600)
+    X = np.c_[X, X, X, X]
+    growth = Growth(3, 0.1, 8, 20, 1, seed=0)
+    growth.regress(X, y, [])  # the first fit loads parts of scikit-learn
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # scikit-learn warns if it meets the filters of another thread
+        before = list(warnings.filters)
+        with ThreadPoolExecutor(4) as threads:
+            grown = list(threads.map(lambda _: growth.regress(X, y, [])[0].n_trees, range(40)))
+        assert list(warnings.filters) == before
+    assert grown == [3] * 40

@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from halfseen._threads import map_in_threads, task_threads
+from halfseen._threads import map_in_threads, task_threads, warning_filters
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_reads_codes
 from halfseen.base.parameters import check_whole, documented_by, documented_fit, finite_answer
@@ -90,7 +90,8 @@ class LinearScores:
         """
         centre = float(y.mean())
         spread = float(np.abs(y - centre).max()) or 1.0  # squares of the largest floats overflow
-        fitted = RidgeCV(alphas=PENALTIES).fit(rows, (y - centre) / spread, sample_weight=weight)
+        with warning_filters:
+            fitted = RidgeCV(alphas=PENALTIES).fit(rows, (y - centre) / spread, sample_weight=weight)
         return cls(spread * fitted.coef_[:, None], np.array([centre + spread * float(fitted.intercept_)]))
 
     @classmethod
@@ -98,7 +99,7 @@ class LinearScores:
         cls, rows: Floats, y: Integers, inverse_penalty: float, weight: Floats | None = None
     ) -> "LinearScores":
         """Returns a penalised logistic regression of the classes y (N)."""
-        with warnings.catch_warnings():
+        with warning_filters, warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the optimum need not be exact
             fitted = _logistic(inverse_penalty).fit(rows, y, sample_weight=weight)
         return cls(np.ascontiguousarray(fitted.coef_.T), fitted.intercept_)

@@ -148,7 +148,7 @@ def read_classes(
     """
     _require(y, estimator)
     labels = column_or_1d(check_not_masked(y, "y"), warn=True)
-    if labels.dtype.kind in "OmM" and any(label is None or label != label for label in labels):
+    if labels.dtype.kind in "OmM" and any(_is_unknown(label) for label in labels):
         raise ValueError("Input y contains NaN or None: leave out the rows whose class is not known.")
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
@@ -172,7 +172,7 @@ def read_partial_classes(y: Any, weights: Tensor, estimator: object) -> tuple[Te
     n_rows = len(weights)
     labels = column_or_1d(check_not_masked(y, "y"), warn=True)
     check_consistent_length(np.empty(n_rows), labels)
-    present = np.array([label is not None and label == label for label in labels], dtype=bool)
+    present = np.array([not _is_unknown(label) for label in labels], dtype=bool)
     known = present & (weights > 0).numpy()
     if not known.any():
         raise ValueError(f"{type(estimator).__name__} needs labels: all values of y are missing.")
@@ -183,6 +183,11 @@ def read_partial_classes(y: Any, weights: Tensor, estimator: object) -> tuple[Te
     every = torch.full((n_rows,), -1)
     every[torch.from_numpy(known)] = codes
     return every, classes
+
+
+def _is_unknown(label: Any) -> bool:
+    """Returns whether a label is None, NaN, NaT or pandas' NA, whose comparison is neither true nor false."""
+    return label is None or str(label) == "<NA>" or bool(label != label)
 
 
 def read_partial_numbers(y: Any, weights: Tensor, estimator: object) -> tuple[Incomplete, bool]:

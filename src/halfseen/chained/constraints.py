@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -91,7 +92,9 @@ class Constraints:
             return cls(())
         if isinstance(texts, str) or not isinstance(texts, Sequence):
             raise ValueError(f"constraints must be a list of texts, got {texts!r}. {_GRAMMAR}")
-        return cls(tuple(Constraint.parse(text, columns) for text in texts))
+        every = tuple(Constraint.parse(text, columns) for text in texts)
+        _check_numbers(every)
+        return cls(every)
 
     @property
     def columns(self) -> set[int]:
@@ -120,6 +123,17 @@ class Constraints:
             moved = torch.maximum(torch.minimum(found[:, c], limits[1]), limits[0])
             found[:, c] = torch.where(codes.observed[:, c], found[:, c], moved)
         return found
+
+
+def _check_numbers(every: Sequence[Constraint]) -> None:
+    """Raises a ValueError if no number is within the limits that two constraints set for a column."""
+    at_least = [one for one in every if isinstance(one.high, int) and not isinstance(one.low, int)]
+    at_most = [one for one in every if isinstance(one.low, int) and not isinstance(one.high, int)]
+    for low, high in product(at_least, at_most):
+        if low.high == high.low and low.low + low.gap > high.high - high.gap:
+            raise ValueError(
+                f"The constraints {low.text!r} and {high.text!r} contradict each other: no value obeys both."
+            )
 
 
 def _side(text: str, columns: Sequence[Column], whole: str) -> int | float:

@@ -20,6 +20,7 @@ import torch
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import Tensor
 
+from halfseen._threads import warning_filters
 from halfseen.chained.inputs import InputColumn, Role
 from halfseen.chained.regressions import Noise
 from halfseen.data.schema import Column
@@ -119,9 +120,10 @@ class LeafDonors:
         rows = rng.integers(len(y), size=len(y))
         grow = DecisionTreeClassifier if levels else DecisionTreeRegressor
         own, values = X[rows].astype(np.float32), y[rows]
-        grown = grow(min_samples_leaf=LEAF_ROWS, random_state=int(rng.integers(2**31))).fit(own, values)
+        grown = grow(min_samples_leaf=LEAF_ROWS, random_state=int(rng.integers(2**31)))
+        with warning_filters:  # chains run in threads
+            leaf = grown.fit(own, values).apply(own)
         tree = grown.tree_
-        leaf = grown.apply(own)
         order = np.lexsort((values, leaf))
         start = np.searchsorted(leaf[order], np.arange(tree.node_count + 1))
         inner = tree.children_left >= 0

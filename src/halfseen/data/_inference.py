@@ -83,7 +83,15 @@ def _shown(code: float, raw: RawColumn) -> str:
 
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r"[a-z]I[dD]$")  # PassengerId, customerID
-CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?code)$", re.IGNORECASE)
+CODE_NAME = re.compile(
+    r"(^|[_\W])(code|zip|(zip|post|postal|area|pin)code|postnummer|postnr|plz|postleitzahl|cep|"
+    r"code[_ ]postal|c[oó]digo[_ ]postal|codice[_ ]postale)$", re.IGNORECASE,
+)  # fmt: skip
+NUMBER_NAME = re.compile(  # of numbers that are given to persons and things, and are no quantities
+    r"(^|[_\W])(phone|telephone|telefon|t[ée]l[ée]phone|tel[ée]fono|\w*nummer|\w+nr|ssn|ean|gtin|isbn|imei|barcode|"
+    r"(phone|telephone|mobile|fax|account|invoice|order|ticket|serial|policy|customer|patient)"
+    r"[_ ]?(no|nr|num|number))\.?$", re.IGNORECASE,
+)  # fmt: skip
 IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" is not evidence
 ALL_DISTINCT_ROWS = 4  # as many texts that all differ are names: none of them could be imputed for a reason
 SENTENCE_WORDS = 5  # texts with fewer words are names, or levels
@@ -286,6 +294,8 @@ def _infer_number_kind(summary: ColumnSummary, *, named: bool) -> tuple[Kind, st
             return "identifier", "Whole numbers, all different, with the name of an identifier."
         if least in (0, 1) and summary.counts_up:
             return "identifier", "Whole numbers that count the rows."
+    if named and whole and _mostly_distinct(summary) and NUMBER_NAME.search(name):
+        return "identifier", "Whole numbers, mostly different, with a name as of telephone numbers."
     if named and whole and least >= 0 and CODE_NAME.search(name):
         many = _mostly_distinct(summary) or not summary.is_complete
         return "identifier" if many else "categorical", "Whole numbers with the name of a code."

@@ -13,7 +13,7 @@ import numpy as np
 
 from halfseen.data.columns import KINDS, LEVELLED, Cause, Column
 from halfseen.data.frames import Floats
-from halfseen.files.text_formats import ADVICE, TextFormat
+from halfseen.files.text_formats import ADVICE, TextFormat, find_text_format
 from halfseen.words import Note, Severity
 
 SEPARATE = 5  # up to this number, columns with the same cause are announced separately
@@ -88,8 +88,10 @@ def _has(column: Column, cause: Cause) -> str:
         return f"is a repeated identifier, of {column.n_groups:,} groups of rows"
     if column.format is not None:
         assert column.levels is not None
-        example = column.show(column.levels[0])
-        return f"contains {column.format} such as {example}, which are not read as numbers or dates"
+        most_frequent = column.levels[0]  # it may be a word for missing values
+        known = find_text_format([str(most_frequent)]) is not None
+        example = f" such as {column.show(most_frequent)}" if known else ""
+        return f"contains {column.format}{example}, which are not read as numbers or dates"
     return _HAS[cause]
 
 

@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 MOST_LETTERS = 1000
 _QUOTED = re.compile(r"`([^`]+)`")
+_PREFIX = re.compile(rf"\b(?:np|numpy)\.(?=(?:{'|'.join(FUNCTIONS)})\()")  # formulas of statsmodels have it
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Formula:
     array([20.])
     >>> Formula.parse("`body mass` / 1000").inputs
     ('body mass',)
+    >>> Formula.parse("np.log(weight)").evaluate({"weight": np.array([1.0])})
+    array([0.])
     >>> Formula.parse("__import__('os')")
     Traceback (most recent call last):
     ...
@@ -97,7 +100,7 @@ class Formula:
             return f" {name} "
 
         try:
-            tree = ast.parse(_QUOTED.sub(replace_name, text).strip(), mode="eval").body
+            tree = ast.parse(_PREFIX.sub("", _QUOTED.sub(replace_name, text)).strip(), mode="eval").body
             _check(tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             unread = isinstance(error, SyntaxError | UnicodeEncodeError)
@@ -151,7 +154,7 @@ def _check(node: ast.AST) -> None:
             if isinstance(child, ast.expr):
                 _check(child)
     elif isinstance(node, ast.Call):
-        name = node.func.id if isinstance(node.func, ast.Name) else "?"
+        name = ast.unparse(node.func)
         if name not in FUNCTIONS or node.keywords or len(node.args) != FUNCTIONS[name][1]:
             raise ValueError(f"has a call of {name!r} that is not available")
         for argument in node.args:

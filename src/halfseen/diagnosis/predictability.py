@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
-from sklearn.ensemble import HistGradientBoostingClassifier
 
 from halfseen._random import seed_from
 from halfseen._threads import map_in_threads, one_openmp_thread, task_threads
 from halfseen.config import memory_budget
 from halfseen.diagnosis.association import Floats, auc_interval, holm, midranks
 from halfseen.diagnosis.cells import Cells, Integers, thin
+from halfseen.trees.growth import BoostedClassifier
 
 N_FOLDS = 3
 MIN_GROUP = 20  # rows with a missing value, and without, that a test needs
@@ -128,7 +128,7 @@ def _test_column(cells: Cells, j: int, n_rows: int, generator: np.random.Generat
     truth = np.arange(len(rows)) < len(chosen)
     x = _features(cells, rows, j)
     fold = np.concatenate([generator.permutation(len(part)) % N_FOLDS for part in (chosen, rest)])
-    model = HistGradientBoostingClassifier(
+    model = BoostedClassifier(
         max_iter=40, max_leaf_nodes=8, max_bins=63, min_samples_leaf=5, l2_regularization=1.0,
         early_stopping=False, random_state=0,
     )  # fmt: skip

@@ -33,6 +33,8 @@ MISSING_WORDS = (
     "declined to answer", "prefer not to say", "prefer not to answer", "don't know", "dont know", "dk",
     "k.a.", "k. a.", "k.a", "keine angabe", "weiß nicht", "unbekannt", "inconnu", "non renseigné",
     "desconocido", "sin datos", "no contesta", "ns/nc", "desconhecido", "sconosciuto", "onbekend",
+    "n/d", "non disponible", "no disponible", "não disponível", "não informado", "non disponibile",
+    "saknas", "uppgift saknas", "okänd", "okänt", "ukjent", "ukendt", "niet bekend", "brak danych",
 )  # fmt: skip
 """Texts, in lower case, that mean missing in a column of numbers or dates, and may mean it in one of text."""
 

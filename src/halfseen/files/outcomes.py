@@ -16,7 +16,9 @@ from halfseen.files.formats import CODE, Limit, Style, as_text, cast_cells, styl
 from halfseen.files.missing_codes import (
     equals_codes,
     find_placeholders,
+    group_spellings,
     is_never_value,
+    null_options,
     say_spellings,
     shorten_notes,
     split_placeholders,
@@ -384,12 +386,18 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decis
         return _text(draft)
     assert draft.texts is not None
     distinct = draft.texts.dictionary
-    if n_fits < MOSTLY * total and (form := find_text_format(distinct[:_SAMPLE].to_pylist())) is not None:
+    option = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
+    others = distinct.filter(pa.array(~fits))
+    if few_words and not pc.any(pc.match_substring_regex(others, r"\d")).as_py():
+        text = f"contains {what} except for {_list_misfits(draft, fits, decision)}"
+        words = [group[0][0] for group in group_spellings([(word, 1) for word in others.to_pylist()])]
+        remedy = f"if this means missing, use {null_options(draft.name, words)}; {option}"
+    elif n_fits < MOSTLY * total and (form := find_text_format(distinct[:_SAMPLE].to_pylist())) is not None:
         examples = [distinct.filter(pa.array(group))[0].as_py() for group in (fits, ~fits)]
         text, remedy = f"contains {form} such as {' and '.join(map(repr, examples))}", ADVICE[form]
     else:
         text = f"contains {what} except for {_list_misfits(draft, fits, decision)}"
-        remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
+        remedy = option
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
         return _text(draft, f"{text}: kept as a categorical column; {remedy}")
     return _text(draft, f"{text}: left as text and not imputed; {remedy}", UNMODELLED)

@@ -1,7 +1,9 @@
 """Linear predictors of fitted models for new rows, and the way from them to expected outcomes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import narwhals as nw
@@ -16,6 +18,8 @@ from halfseen.data.frames import is_frame
 from halfseen.pooling.transformation import TRANSFORMATIONS, Transformation
 
 Floats = npt.NDArray[np.float64]
+
+_PARSERS = (("patsy", "PatsyError"), ("formulaic.errors", "FormulaicError"))
 
 _PROBIT = Transformation("probit", norm.ppf, None, norm.cdf, norm.pdf)
 _LINKS = {
@@ -44,7 +48,8 @@ def predictions_of(fit: Any, table: Any) -> Floats:
         matrix = _design(fit, table)
         linear: Floats = matrix[:, matrix.shape[1] - len(fit.params) :] @ np.asarray(fit.params, np.float64)
         return linear
-    return np.asarray((fit.predict_proba if hasattr(fit, "predict_proba") else fit.predict)(table))
+    with _readable_rows():
+        return np.asarray((fit.predict_proba if hasattr(fit, "predict_proba") else fit.predict)(table))
 
 
 def designs(fits: Sequence[Any], tables: Sequence[Any], n_coefficients: int) -> list[Floats]:
@@ -75,7 +80,25 @@ def _design(fit: Any, table: Any) -> Floats:
         return np.asarray(specification.get_model_matrix(frame, na_action="ignore"), dtype=np.float64)
     patsy = import_module("patsy")
     keep = patsy.NAAction(NA_types=[])
-    return np.asarray(patsy.dmatrix(specification, frame, NA_action=keep), dtype=np.float64)
+    with _readable_rows():
+        return np.asarray(patsy.dmatrix(specification, frame, NA_action=keep), dtype=np.float64)
+
+
+@contextmanager
+def _readable_rows() -> Iterator[None]:
+    """Turns the errors of the readers of formulas, as of a level that no model knows, into a ValueError."""
+    try:
+        yield
+    except tuple(formula_errors()) as error:
+        reason = str(error).partition("The original error message")[2].partition(":")[2] or str(error)
+        lines = [line.strip() for line in reason.splitlines() if line.strip()]
+        raise ValueError(f"The new rows do not fit the formula: {lines[0]}.") from error
+
+
+def formula_errors() -> list[type[Exception]]:
+    """Returns the errors of the libraries by which statsmodels reads formulas, if they are installed."""
+    installed = [(module, name) for module, name in _PARSERS if find_spec(module.partition(".")[0])]
+    return [getattr(import_module(module), name) for module, name in installed]
 
 
 def response_of(fit: Any) -> Transformation | None:

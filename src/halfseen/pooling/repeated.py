@@ -3,8 +3,6 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import narwhals as nw
@@ -23,8 +21,10 @@ from sklearn.utils.validation import has_fit_parameter
 from halfseen._random import seed_from
 from halfseen.data.frames import Table, is_frame
 from halfseen.data.incomplete import check_not_masked, unmask
+from halfseen.data.relations import FUNCTIONS
 from halfseen.errors import warn_user
 from halfseen.pooling.analysis import Analysis, read_analysis
+from halfseen.pooling.prediction import formula_errors
 from halfseen.pooling.rules import Pooled, pool_estimates
 from halfseen.pooling.survival import build_cox, fit_cox, read_survival
 from halfseen.pooling.transformation import find_transformation
@@ -191,7 +191,6 @@ def _bootstrap(
 
 
 TWO_CLASSES = ("logit", "probit")
-_PARSERS = (("patsy", "PatsyError"), ("formulaic.errors", "FormulaicError"))
 
 
 def analyse_formula(formula: str, model: Any, survey: SurveyDesign | None) -> Callable[[Any], Any]:
@@ -209,7 +208,7 @@ def analyse_formula(formula: str, model: Any, survey: SurveyDesign | None) -> Ca
     is_survival, model = read_survival(formula) is not None, _model_of(formula, model)
     build = _named_model(model) if isinstance(model, str) else model
     weighted = None if survey is None else weighted_formula(formula, model, survey)
-    errors = tuple(_parser_errors())
+    errors = tuple(formula_errors())
 
     def analyse(table: Any) -> Any:
         if not is_frame(table):
@@ -223,6 +222,8 @@ def analyse_formula(formula: str, model: Any, survey: SurveyDesign | None) -> Ca
             found = build(formula, frame)
         except errors as error:
             reason = str(error).splitlines()[0]
+            if any(f"name {name!r} is not defined" in reason for name in FUNCTIONS):
+                reason += "; functions are those of numpy, such as np.log"
             columns = ", ".join(map(str, frame.columns))
             raise ValueError(
                 f"The formula {formula!r} cannot be used: {reason}. Columns: {columns}."
@@ -287,12 +288,6 @@ def _named_model(name: str) -> Any:
     if name not in offered:
         raise ValueError(f"model must be one of {', '.join(offered)} or a function, got {name!r}.")
     return getattr(formulas, name)
-
-
-def _parser_errors() -> list[type[Exception]]:
-    """Returns the errors of the libraries by which statsmodels reads formulas, if they are installed."""
-    installed = [(module, name) for module, name in _PARSERS if find_spec(module.partition(".")[0])]
-    return [getattr(import_module(module), name) for module, name in installed]
 
 
 N_RESAMPLES = 200
@@ -399,6 +394,8 @@ def pool(
         if any(one is not None for one in (weights, strata, clusters)):
             raise ValueError("weights are used in the analysis of completed tables, but draws is missing.")
         return _combine([read_analysis(result) for result in analysis], df_complete, transform)
+    if is_frame(draws) or getattr(draws, "ndim", 3) == 2:
+        raise ValueError("draws is one table; pass a list of two or more completed tables.")
     tables = list(draws)
     if len(tables) < 2:
         raise ValueError(f"Pooling needs at least 2 completed tables, got {len(tables)}.")

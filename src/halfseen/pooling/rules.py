@@ -159,7 +159,7 @@ class Pooled:
     def _contrast(self, names: Sequence[str] | None) -> Floats:
         if names is None:
             names = [name for name in self.names if name not in ("(intercept)", "Intercept", "const")]
-        chosen = [names] if isinstance(names, str) else list(names)
+        chosen = [names] if isinstance(names, str) else list(dict.fromkeys(names))
         for name in chosen:
             if name not in self.names:
                 raise ValueError(f"There is no coefficient {name!r}; there are {', '.join(self.names)}.")

@@ -1,6 +1,7 @@
 """Growing boosted trees by scikit-learn, and storing them as arrays of nodes."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from halfseen._threads import one_openmp_thread
+from halfseen._threads import one_openmp_thread, warning_filters
 from halfseen.trees.forest import Forest
 
 Floats = npt.NDArray[np.float64]
@@ -19,6 +20,41 @@ SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stoppin
 FEW_ITERATIONS = 30  # of trees that are grown without early stopping
 MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iteration, there are fewer
 VALIDATION_SHARE = 0.1  # of the rows, held out for early stopping
+
+
+class _FittedInThreads:
+    """Boosted trees of scikit-learn that several threads may fit at the same time.
+
+    Reading and binning the rows changes the filters of warnings, so one thread does this at a time. The
+    trees, which take most of the time, grow without the lock.
+    """
+
+    early_stopping: bool
+    _held: ExitStack
+
+    def fit(self, X: Floats, y: npt.NDArray[Any], sample_weight: Floats | None = None) -> Any:
+        with ExitStack() as self._held:
+            self._held.enter_context(warning_filters)
+            return super().fit(X, y, sample_weight)  # type: ignore[misc]
+
+    def _bin_data(self, *rows: Any, **options: Any) -> Any:  # its arguments differ between versions
+        binned = super()._bin_data(*rows, **options)  # type: ignore[misc]
+        if not (options.get("is_training_data") and self.early_stopping):  # else held-out rows follow
+            self._held.close()
+        return binned
+
+    def decision_function(self, X: Floats) -> Floats:
+        with warning_filters:
+            scores: Floats = super().decision_function(X)  # type: ignore[misc]
+        return scores
+
+
+class BoostedRegressor(_FittedInThreads, HistGradientBoostingRegressor):
+    """Boosted trees of numbers, by scikit-learn."""
+
+
+class BoostedClassifier(_FittedInThreads, HistGradientBoostingClassifier):
+    """Boosted trees of classes, by scikit-learn."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +90,12 @@ class Growth:
             return Forest.empty(), np.array([np.average(y, weights=weight)])
         columns = _Columns.of(X, categorical)
         stops = len(X) >= SMALLEST_VALIDATION
-        booster = HistGradientBoostingRegressor(**self._settings(columns, 1, stops))
-        return self._grown(booster, columns, y, weight)
+        booster = BoostedRegressor(**self._settings(columns, 1, stops), tol=0.0)
+        # scikit-learn computes gradients in single precision, and its `tol` is in the squared unit of y:
+        # trees must not depend on that unit, and a power of two changes no digit
+        exponent = int(np.frexp(y.max() / 2 - y.min() / 2)[1])
+        forest, constant = self._grown(booster, columns, np.ldexp(y, -exponent), weight)
+        return replace(forest, value=np.ldexp(forest.value, exponent)), np.ldexp(constant, exponent)
 
     def classify(
         self, X: Floats, y: Integers, categorical: Sequence[int], weight: Floats | None = None
@@ -73,7 +113,7 @@ class Growth:
         columns = _Columns.of(X, categorical)
         rarest, n_held = np.bincount(place).min(), int(VALIDATION_SHARE * len(X))
         stops = len(X) >= SMALLEST_VALIDATION and rarest > 1 and n_held >= n_classes  # in both parts
-        booster = HistGradientBoostingClassifier(**self._settings(columns, n_classes, stops))
+        booster = BoostedClassifier(**self._settings(columns, n_classes, stops))
         return self._grown(booster, columns, y, weight)
 
     def _can_split(self, n_rows: int) -> bool:
