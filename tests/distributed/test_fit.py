@@ -19,7 +19,7 @@ from halfseen.data import incomplete as blocks
 from halfseen.distributed.engines import find_engine
 from halfseen.distributed.fitting import PassesByEngine
 from halfseen.errors import HalfseenWarning, SchemaError, TableError, warn_user
-from halfseen.gaussian import scanned
+from halfseen.gaussian import imputer as gaussian_imputer
 from halfseen.gaussian.em import EMSettings, fit_from_moments, fit_gaussian
 from halfseen.gaussian.moments import PatternMoments
 
@@ -155,7 +155,7 @@ def test_warnings_of_workers_are_issued_here(files):
 
 def test_too_many_patterns_leave_the_fit_to_the_chosen_rows(files, tmp_path, monkeypatch):
     _, one, _ = files
-    monkeypatch.setattr(scanned, "MOST_MOMENTS", 20)
+    monkeypatch.setattr(gaussian_imputer, "MOST_MOMENTS", 20)
     with pytest.warns(
         HalfseenWarning, match=r"is fitted to some of the 4,000 rows, because the table has too many"
     ):

@@ -106,7 +106,7 @@ def announcements(columns: Sequence[Column], *, named: bool) -> list[Note]:
     for column in columns:
         if column.derived is not None:
             continue
-        cause, how = _fate(column)
+        cause, how = _treatment(column)
         if cause in (None, "asked") or not column.n_missing or (cause == "single" and not named):
             continue
         groups.setdefault((cause, how, column.format), []).append(column)
@@ -144,7 +144,7 @@ def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _fate(column: Column) -> tuple[Cause | None, str]:
+def _treatment(column: Column) -> tuple[Cause | None, str]:
     """Returns the cause of the note on a column, if any, and how its missing cells are treated."""
     if column.left is not None:
         return column.left, "left empty"
