@@ -202,6 +202,7 @@ def test_the_depth_of_inheritance_is_that_of_the_longest_way_up():
 
 
 LONGEST_FUNCTION = 57
+LONGEST_MODULE = 600
 SOURCES = [path for folder in ("src", "papers", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
 
 
@@ -237,6 +238,14 @@ def test_no_function_is_longer_than_the_limit(modules):
     ]
     assert len(functions) > 1000
     assert not too_long, f"functions have at most {LONGEST_FUNCTION} lines of code: {too_long}"
+
+
+def test_no_module_is_longer_than_the_limit():
+    paths = sorted((ROOT / "src").rglob("*.py"))
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    too_long = [f"{path.relative_to(ROOT)}: {n}" for path, n in lengths.items() if n > LONGEST_MODULE]
+    assert len(lengths) > 200
+    assert not too_long, f"modules have at most {LONGEST_MODULE} lines: {too_long}"
 
 
 def test_lines_of_docstrings_are_not_counted():
