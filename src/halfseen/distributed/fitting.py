@@ -8,7 +8,8 @@ from typing import Any
 
 from halfseen.base.parameters import check_whole
 from halfseen.base.table import fit_to_rows
-from halfseen.data.scan import SAMPLE_ROWS, Scan, scan
+from halfseen.data.incomplete import SAMPLE_ROWS
+from halfseen.data.scan import Scan, scan
 from halfseen.distributed.engines import Engine, find_engine
 from halfseen.distributed.run import Progress, warn_once
 from halfseen.distributed.units import Unit
