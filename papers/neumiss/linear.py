@@ -148,7 +148,7 @@ EXPERIMENT = Experiment(
         "small": Budget(_cells((10_000, 10), (10_000, 20)), 5, FITTED)
         + Budget(_cells((20_000, 50)), 5, (NEUMISS, GAUSSIAN, TREES))
         + _curves(2, (NEUMISS, TREES, ORACLES), n=[20_000], latent=[0.3])
-        + Budget(_cells((10_000, 10)), 3, (MLP_BEST,)),
+        + Budget(_cells((10_000, 10)), 5, (MLP_BEST,)),
         "paper": Budget(
             _cells(*((n, d) for n in (10_000, 20_000, 100_000) for d in (10, 20, 50))),
             20,
