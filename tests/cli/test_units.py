@@ -68,7 +68,7 @@ def test_files_are_imputed_by_processes_into_a_folder(call, table, rows, model, 
     assert read("out")["id"].equals(table["id"])
     code, _, err = call("impute", "in/*.parquet", "-o", "out", *options)
     assert code == 2
-    assert "out/manifest.json: the folder has the output of a run already; resume it by --resume" in err
+    assert "out/_manifest.json: the folder has the output of a run already; resume it by --resume" in err
     (tmp_path / "out" / "part-00002.parquet").unlink()
     code, _, err = call("impute", "in/*.parquet", "-o", "out", *options, "--resume")
     assert "wrote  out (4 files of 2,000 rows; 3 units of an earlier run)" in err
@@ -95,7 +95,7 @@ def test_the_default_method_is_fitted_to_a_sample_too(call, rows, monkeypatch, l
     monkeypatch.setattr("halfseen.cli.units.fit", partial(halfseen.distributed.fit, n_rows=200))
     code, _, err = call("impute", "in", "-o", "out", "--engine", "local", "--workers", "1", *limit)
     assert code == 0, err
-    assert isinstance(halfseen.load("out/model.halfseen"), halfseen.AutoImputer)
+    assert isinstance(halfseen.load("out/_model.halfseen"), halfseen.AutoImputer)
     assert read("out").column("a").null_count == 0
 
 
@@ -104,19 +104,19 @@ def test_a_model_is_fitted_to_a_sample_and_kept_for_resuming(call, rows, monkeyp
     options = ("-o", "out", "--method", "gaussian", "--engine", "local", "--workers", "1")
     code, _, err = call("impute", "in", *options)
     assert code == 0, err
-    fitted = halfseen.load("out/model.halfseen")
+    fitted = halfseen.load("out/_model.halfseen")
     used = fitted.rows_used_
     assert used["table"] == used["parameters"] == used["kinds"] == N
     assert 800 < used["sample"] < 1000
     some = f"{used['sample']:,} of 2,000 rows, chosen at random by their numbers"
     assert f"fitted  margins to {some}, the rest to all" in err
-    before = Path("out/model.halfseen").read_bytes()
+    before = Path("out/_model.halfseen").read_bytes()
     code, _, err = call("impute", "in", *options, "--resume")
     assert code == 0, err
     assert "4 units of an earlier run" in err
     code, _, err = call("impute", "in", *options, "--seed", "4")
     assert code == 2
-    assert Path("out/model.halfseen").read_bytes() == before
+    assert Path("out/_model.halfseen").read_bytes() == before
 
 
 def test_predictions_of_files_are_written_into_a_folder(call, table, rows, tmp_path):
@@ -220,7 +220,7 @@ def test_lines_away_from_a_terminal_have_a_rate_and_the_time_left():
 
 def test_the_manifest_says_what_was_asked_for(call, rows, model):
     call("impute", "in", "-o", "out", "--model", "m.half", "--engine", "local", "--workers", "1")
-    found = json.loads(Path("out/manifest.json").read_text())
+    found = json.loads(Path("out/_manifest.json").read_text())
     assert found["complete"]
     assert [one["name"] for one in found["request"]["inputs"]] == ["x.parquet", "y.parquet"]
     assert sum(one["rows"] for one in found["request"]["inputs"]) == N

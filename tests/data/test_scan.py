@@ -17,6 +17,8 @@ import pytest
 import halfseen
 from halfseen.data import incomplete as blocks
 from halfseen.data import scan_files
+from halfseen.data.scan import _match
+from halfseen.data.scan_files import inspect_file
 from halfseen.errors import TableError
 
 N = 1000
@@ -199,12 +201,57 @@ def test_errors_of_text_name_the_file(tmp_path):
     refuse("a compressed file cannot be read from the middle; unpack it first", tmp_path / "f.csv.gz")
 
 
+class Listed:
+    """A file system whose files have whole addresses, such as that of a server."""
+
+    def __init__(self, *files):
+        self.files = files
+
+    def get_file_info(self, selector):
+        if selector.base_dir != "http://host/a":
+            raise FileNotFoundError(f"no folder {selector.base_dir}")
+        return [pa.fs.FileInfo(path, pa.fs.FileType.File) for path in self.files]
+
+
+def test_the_pattern_of_an_address_keeps_its_two_slashes():
+    files = ["http://host/a/f1.parquet", "http://host/a/f2.csv"]
+    assert _match(Listed(*files), "http://host/a/*.parquet") == files[:1]
+    with pytest.raises(TableError, match="http://host/b: the files cannot be listed: no folder"):
+        _match(Listed(), "http://host/b/*.parquet")
+
+
+class WithoutRanges:
+    """A server that sends whole files only."""
+
+    def open_input_file(self, path):
+        raise ValueError("the server does not support ranges.\nRead it from the beginning.")
+
+
+def test_a_server_that_cannot_be_read_from_the_middle_is_an_error_that_names_the_file():
+    with pytest.raises(
+        TableError, match=r"^a/f\.parquet: not a readable parquet file \(the server .* ranges\)$"
+    ):
+        inspect_file("a/f.parquet", WithoutRanges())
+
+
 def test_a_file_that_has_changed_since_it_was_scanned_is_named(table, tmp_path):
     folder = write_parts(table, tmp_path / "in", [0, N], write_parquet)
     scan = halfseen.scan(folder)
     (folder / "f0.parquet").write_bytes(b"PAR1")
     with pytest.raises(TableError, match=r"in/f0\.parquet: not a readable parquet file"):
         scan.read()
+
+
+def test_a_damaged_page_with_a_checksum_is_an_error_that_names_the_file(tmp_path):
+    path = tmp_path / "f.parquet"
+    table = pa.table({"a": np.random.default_rng(0).normal(size=3000)})
+    pq.write_table(table, path, write_page_checksum=True, use_dictionary=False, compression="none")
+    content = bytearray(path.read_bytes())
+    content[9000] ^= 255
+    path.write_bytes(content)
+    for read in (lambda: halfseen.scan(path).read(), lambda: halfseen.read_table(path)):
+        with pytest.raises(TableError, match=r"f\.parquet: not a readable parquet file \(.*CRC checksum"):
+            read()
 
 
 def test_text_columns_of_a_csv_may_hold_numbers(tmp_path):

@@ -172,7 +172,7 @@ def test_a_driver_that_is_killed_is_resumed_and_finished_files_are_not_touched(e
 
 
 def _manifest(out):
-    return (out / "manifest.json").read_bytes() if (out / "manifest.json").exists() else b""
+    return (out / "_manifest.json").read_bytes() if (out / "_manifest.json").exists() else b""
 
 
 # ------------------------------------------------------------------------------------------ clusters

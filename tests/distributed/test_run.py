@@ -76,7 +76,7 @@ def content(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(Path(folder).rglob("*"))
-        if path.is_file() and path.name != "manifest.json"
+        if path.is_file() and path.name != "_manifest.json"
     }
 
 
@@ -194,7 +194,7 @@ def test_the_order_of_units_and_their_repetition_do_not_change_the_output(impute
     distributed.impute(rows, imputer, tmp_path / "1", n_workers=1)
     distributed.impute(rows, imputer, tmp_path / "2", engine=Backwards())
     assert content(tmp_path / "1") == content(tmp_path / "2")
-    manifests = [(tmp_path / name / "manifest.json").read_bytes() for name in "12"]
+    manifests = [(tmp_path / name / "_manifest.json").read_bytes() for name in "12"]
     assert manifests[0] == manifests[1]
 
 
@@ -203,7 +203,9 @@ def test_a_model_file_does_as_the_model_itself(imputer, tmp_path, rows):
     distributed.impute(rows, imputer, tmp_path / "1", n_workers=1)
     distributed.impute(rows, tmp_path / "model.halfseen", tmp_path / "2", n_workers=1)
     assert content(tmp_path / "1") == content(tmp_path / "2")
-    assert (tmp_path / "1" / "manifest.json").read_bytes() == (tmp_path / "2" / "manifest.json").read_bytes()
+    assert (tmp_path / "1" / "_manifest.json").read_bytes() == (
+        tmp_path / "2" / "_manifest.json"
+    ).read_bytes()
 
 
 def test_indicators_of_missing_values_are_written_after_the_columns(table, tmp_path, rows):
@@ -272,7 +274,7 @@ def test_a_run_is_resumed_where_it_was_interrupted(imputer, tmp_path, rows):
     assert (written.n_units, written.n_resumed) == (3, 2)
     assert content(out) == content(tmp_path / "whole")
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert (out / "manifest.json").read_bytes() == (tmp_path / "whole" / "manifest.json").read_bytes()
+    assert (out / "_manifest.json").read_bytes() == (tmp_path / "whole" / "_manifest.json").read_bytes()
     again = distributed.impute(rows, imputer, out, n_workers=1, draws=2, resume=True)
     assert again.n_resumed == 3
 
@@ -302,12 +304,12 @@ def test_resuming_by_another_request_is_refused(table, imputer, tmp_path, rows):
         ("another layout", rows, imputer, {"draws": 1, "layout": "files"}),
         ("other row ids", keyed, imputer, {"draws": 1}),
     ):
-        with pytest.raises(TableError, match=f"manifest.json: the run cannot be resumed, .* with {words}"):
+        with pytest.raises(TableError, match=f"_manifest.json: the run cannot be resumed, .* with {words}"):
             distributed.impute(source, model, out, n_workers=1, resume=True, **options)
     with pytest.raises(TableError, match="has the output of a run already; resume it by --resume"):
         distributed.impute(rows, imputer, out, n_workers=1, draws=1)
     assert content(out) == expected
-    (out / "manifest.json").write_text("[]")
+    (out / "_manifest.json").write_text("[]")
     with pytest.raises(TableError, match=r"manifest\.json: not the manifest of a run of this version"):
         distributed.impute(rows, imputer, out, n_workers=1, draws=1, resume=True)
 
@@ -333,7 +335,7 @@ def test_a_part_that_becomes_unreadable_is_named_and_nothing_partial_stays(table
     out = tmp_path / "out"
     with pytest.raises(TableError, match=r"f1\.parquet: not a readable parquet file"):
         distributed.impute(scan, imputer, out, n_workers=1)
-    assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "part-00000.parquet"]
+    assert sorted(path.name for path in out.iterdir()) == ["_manifest.json", "part-00000.parquet"]
     (source / "f1.parquet").write_bytes(whole)
     distributed.impute(source, imputer, out, n_workers=1, resume=True)
     assert read(sorted(out.glob("*.parquet"))).select(MODEL).equals(imputer.transform(table.select(MODEL)))
@@ -382,8 +384,8 @@ def test_inputs_are_not_modified_and_only_outputs_stay(imputer, tmp_path, rows):
     distributed.impute(rows, imputer, tmp_path / "out", n_workers=1)
     assert content(rows) == before
     names = [f"part-{number:05d}.parquet" for number in range(3)]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", *names]
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["complete"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_manifest.json", *names]
+    assert json.loads((tmp_path / "out" / "_manifest.json").read_text())["complete"]
 
 
 def test_requests_that_cannot_be_met_are_refused_before_anything_is_written(table, imputer, tmp_path, rows):
@@ -445,7 +447,7 @@ def test_outputs_go_to_other_file_systems(imputer, tmp_path, rows):
     distributed.impute(rows, imputer, "memory://runs/out", n_workers=1, resume=True)
     distributed.impute(rows, imputer, tmp_path / "out", n_workers=1)
     names = sorted(path.rsplit("/", maxsplit=1)[-1] for path in memory.ls("/runs/out", detail=False))
-    assert names == ["manifest.json", *content(tmp_path / "out")]
+    assert names == ["_manifest.json", *content(tmp_path / "out")]
     for name, expected in content(tmp_path / "out").items():
         assert memory.cat(f"/runs/out/{name}") == expected
     folder = Folder.at("memory://runs/out")
@@ -490,9 +492,17 @@ def test_a_failure_of_the_driver_ends_the_engine_before_leftovers_are_removed(im
         distributed.impute(rows, imputer, tmp_path / "out", engine=Slow(), progress=fail)
     assert events == ["ended"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "manifest.json",
+        "_manifest.json",
         "part-00000.parquet",
     ]
+
+
+@pytest.mark.parametrize("draws", [None, 2])
+def test_other_libraries_read_the_folder_as_one_table(imputer, tmp_path, rows, draws):
+    written = distributed.impute(rows, imputer, tmp_path / "out", n_workers=1, draws=draws)
+    whole = pq.read_table(tmp_path / "out")
+    assert whole.num_rows == (draws or 1) * written.n_rows
+    assert ("draw" in whole.column_names) == (draws is not None)
 
 
 def test_only_columns_that_repeat_values_are_written_with_dictionaries(imputer, tmp_path, rows):

@@ -39,7 +39,7 @@ from halfseen.files.writing import check_apart, check_report
 from halfseen.training.progress import time_limit
 from halfseen.words import Note, plural
 
-MODEL = "model.halfseen"
+MODEL = "_model.halfseen"
 """The model that was fitted by a run, in the folder of its output, so that the run can be resumed."""
 
 

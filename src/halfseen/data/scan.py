@@ -414,7 +414,10 @@ def _exists(filesystem: Any, path: str) -> bool:
 
 def _list(filesystem: Any, folder: str) -> list[str]:
     selector = pa.fs.FileSelector(folder, recursive=True)
-    return sorted(info.path for info in filesystem.get_file_info(selector) if info.is_file)
+    try:
+        return sorted(info.path for info in filesystem.get_file_info(selector) if info.is_file)
+    except OSError as error:
+        raise TableError(f"{folder}: the files cannot be listed: {str(error).splitlines()[0]}") from error
 
 
 def _is_table(path: str, folder: str) -> bool:
@@ -426,6 +429,7 @@ def _is_table(path: str, folder: str) -> bool:
 def _match(filesystem: Any, pattern: str) -> list[str]:
     if isinstance(filesystem, pa.fs.LocalFileSystem):
         return sorted(path for path in globbing.glob(pattern, recursive=True) if os.path.isfile(path))
-    plain = takewhile(lambda part: not globbing.has_magic(part), PurePosixPath(pattern).parts)
-    found = _list(filesystem, str(PurePosixPath(*plain)))
+    # not by the parts of a path, which has no two slashes as in http://
+    plain = takewhile(lambda part: not globbing.has_magic(part), pattern.split("/"))
+    found = _list(filesystem, "/".join(plain))
     return [path for path in found if PurePosixPath(path).match(pattern)]

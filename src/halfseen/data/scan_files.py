@@ -97,7 +97,9 @@ def inspect_file(path: str, filesystem: Any, delimiter: str | None = None) -> Sc
             if kind == "feather":
                 return _inspect_feather(path, file)
             return _inspect_csv(path, file, delimiter)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except TableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:  # the last one of servers without ranges
         raise unreadable(path, kind, error) from error
 
 
@@ -137,7 +139,9 @@ def read_pieces(
                 low, high = max(start, begin), min(stop, begin + table.num_rows)
                 if low < high:
                     yield typed(table.slice(low - begin, high - low), schema, part.path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except TableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(part.path, part.format, error) from error
 
 
@@ -154,7 +158,7 @@ def _decode(
         for piece, begin in wanted:
             yield begin, pa.Table.from_batches([batches.get_batch(piece)]).select(schema.names)
         return
-    parquet = pa.parquet.ParquetFile(file)
+    parquet = pa.parquet.ParquetFile(file, page_checksum_verification=True)  # where it has checksums
     for piece, begin in wanted:
         for batch in parquet.iter_batches(_BATCH, [piece], columns=schema.names, use_threads=False):
             yield begin, pa.Table.from_batches([batch]).select(schema.names)

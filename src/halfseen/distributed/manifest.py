@@ -10,7 +10,7 @@ from halfseen.distributed.outputs import Folder
 from halfseen.distributed.units import Unit
 from halfseen.errors import TableError
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"  # what reads a folder of Parquet files passes over names with an underscore
 FORMAT = 1
 
 _WORDS = {

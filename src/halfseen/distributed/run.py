@@ -16,7 +16,7 @@ from halfseen.base.table import match
 from halfseen.data.incomplete import rows_in_block
 from halfseen.data.scan import Scan, scan
 from halfseen.distributed.engines import Engine, find_engine
-from halfseen.distributed.manifest import begin, describe_inputs
+from halfseen.distributed.manifest import MANIFEST, begin, describe_inputs
 from halfseen.distributed.outputs import Folder
 from halfseen.distributed.units import Layout, Unit, plan_units
 from halfseen.distributed.work import Done, Job, Operation, output_names, output_schema, run_unit
@@ -245,7 +245,7 @@ class _Run:
         manifest = begin(self.request, folder, self.units, self.outputs, resume=resume)
         left = [unit for unit in self.units if unit.name not in manifest.finished]
         n_resumed = len(self.units) - len(left)
-        folder.create("manifest")
+        folder.create(MANIFEST)
         manifest.write(folder, len(self.units))
         n_done = sum(unit.stop - unit.start for unit in self.units if unit.name in manifest.finished)
         notes: dict[str, int] = {}
@@ -260,7 +260,7 @@ class _Run:
                     if progress is not None:
                         progress(n_done, self.job.scan.n_rows)
         finally:
-            for name in [*(name for unit in left for name in self.names(unit)), "manifest.json"]:
+            for name in [*(name for unit in left for name in self.names(unit)), MANIFEST]:
                 folder.remove_partial(name)
         warn_once(notes)
         paths = tuple(folder.join(name) for name in self.outputs)

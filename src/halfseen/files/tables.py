@@ -42,7 +42,8 @@ def read_binary(data: bytes, kind: Format, bound: Expansion) -> pa.Table:
     try:
         if kind == "parquet":
             check_parquet(data, bound)
-            table = pa.parquet.read_table(buffer)
+            # A damaged page that has a checksum is an error. Many writers store none by default.
+            table = pa.parquet.read_table(buffer, page_checksum_verification=True)
         elif data.startswith(b"FEA1"):
             table = pa.feather.read_table(buffer)
         else:
