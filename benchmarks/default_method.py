@@ -5,7 +5,8 @@
 Runs the command on each CSV and Parquet file below the folder, one after the other, each in a process of its
 own, and measures its time by the clock, its processor time and its peak memory. Files that are complete are
 written as they are. Stored runs are not repeated unless ``--again`` is given, so an interrupted benchmark
-continues where it stopped. results/default_method.json and the table in docs/guide/auto.md are written.
+continues where it stopped; ``--small`` repeats those of files with at most 2,000 rows and 20 columns only.
+results/default_method.json and the table in docs/guide/auto.md are written.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from halfseen.files.tables import read_table
 PAGE = ROOT / "docs" / "guide" / "auto.md"
 BUDGET, PATIENCE = 120.0, 600.0  # seconds: from which a run is listed as long, and after which it is ended
 SLOWEST = 10  # tables that are listed
+SMALL = 2_000, 20  # rows and columns
 
 
 def find_files(folder: Path) -> list[Path]:
@@ -58,19 +60,30 @@ def describe(path: Path) -> dict[str, float | int | str]:
     return {"rows": n_rows, "columns": n_columns, "missing": file.n_missing}
 
 
+def is_small(run: dict) -> bool:
+    """Whether the table of a run is one of those that the default shall impute quickly."""
+    return run["rows"] <= SMALL[0] and run["columns"] <= SMALL[1]
+
+
 def make_table(runs: list[dict]) -> str:
     """A line for each of the slowest tables, and a summary of all."""
     incomplete = sorted((run for run in runs if run["missing"]), key=lambda run: -run["seconds"])
     complete = [run["seconds"] for run in runs if not run["missing"]]
     failed = [run["table"] for run in runs if run["exit"]]
     late = [run["table"] for run in runs if run["seconds"] > BUDGET]
-    lines = ["| table | rows | columns | missing | seconds | MiB |", "| --- | --- | --- | --- | --- | --- |"]
-    for run in incomplete[:SLOWEST]:
+    heads = ["table", "rows", "columns", "missing", "seconds", "CPU s", "MiB", "commit"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    small = [run for run in incomplete if is_small(run)]
+    by_work = sorted(small, key=lambda run: -run["cpu_seconds"])
+    for run in incomplete[:SLOWEST] + by_work[:SLOWEST]:
         size = f"{run['rows']:,} | {run['columns']} | {run['missing']:,}"
-        lines.append(f"| {run['table']} | {size} | {run['seconds']:.0f} | {run['peak_MiB']:,} |")
+        times = f"{run['seconds']:.0f} | {run['cpu_seconds']:.1f} | {run['peak_MiB']:,}"
+        lines.append(f"| {run['table']} | {size} | {times} | {run['commit']} |")
     usual = median(run["seconds"] for run in incomplete) if incomplete else 0.0
     said = [
-        f"These are the slowest of {len(incomplete)} tables with missing values (median {usual:.0f} s).",
+        f"The slowest of {len(incomplete)} tables with missing values (median {usual:.0f} s), and of the",
+        f"{len(small)} with at most {SMALL[0]:,} rows and {SMALL[1]} columns those that took most work",
+        f"(median {median(run['cpu_seconds'] for run in small) if small else 0.0:.1f} s of processor time).",
         f"The other {len(complete)} tables are complete and took at most {max(complete, default=0.0):.0f} s.",
         f"Runs that failed: {', '.join(failed) or 'none'}.",
         f"Runs of more than {BUDGET:.0f} s: {', '.join(late) or 'none'}.",
@@ -84,10 +97,14 @@ def main() -> None:
     """Measures the files that have no stored run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--again", action="store_true", help="repeat stored runs")
+    parser.add_argument("--small", action="store_true", help="repeat stored runs of small incomplete tables")
     given = parser.parse_args()
     stored, runs = ROOT / "results" / "default_method.json", []
     if stored.exists() and not given.again:
         runs = json.loads(stored.read_text(encoding="utf-8"))["runs"]
+    if given.small:
+        now = find_commit()
+        runs = [run for run in runs if run["commit"] == now or not (run["missing"] and is_small(run))]
     known = {run["table"] for run in runs}
     for path in find_files(Path(os.environ["HALFSEEN_DATA"])):
         name = f"{path.parent.name}/{path.name.partition('.')[0]}"

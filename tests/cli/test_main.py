@@ -395,3 +395,27 @@ def test_a_wrong_method_is_named_without_remarks_of_the_parser(capsys):
     assert main(["impute", "a.csv", "--method", "gauss"]) == 2
     err = capsys.readouterr().err
     assert "Invalid value for '--method': 'gauss' is not one of 'auto', 'gaussian'" in err
+
+
+@pytest.mark.slow
+def test_the_default_command_writes_the_same_bytes_with_two_threads_beside_busy_processes(tmp_path):
+    frame = halfseen.datasets.load_penguins("pandas")
+    frame = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.3)  # enough for all candidates
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    found = []
+    for threads, n_busy in (("1", 0), ("2", 2)):
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n_busy)]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "halfseen", "impute", "in.csv", "-o", f"{threads}.csv"],
+                cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": threads}, capture_output=True, text=True,
+            )  # fmt: skip
+        finally:
+            for one in busy:
+                one.kill()
+                one.wait()
+        assert done.returncode == 0
+        chosen = next(line for line in done.stderr.splitlines() if line.strip().startswith("chosen"))
+        assert all(name in chosen for name in ("Gaussian", "Trees", "Circuit"))
+        found.append((chosen, (tmp_path / f"{threads}.csv").read_bytes()))
+    assert found[0] == found[1]
