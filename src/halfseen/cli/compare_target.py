@@ -28,6 +28,7 @@ from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
 from halfseen.files.writing import check_apart, check_report, check_writable, write_atomically, write_page
 from halfseen.report.compare import show_score, summarize_prediction
 from halfseen.report.result import RunInfo, take_rows
+from halfseen.words import similar_words
 
 _KINDS: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
 
@@ -103,7 +104,8 @@ def parse_predictors(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in COMPARED]
     if unknown or not names:
         what = f"unknown method {unknown[0]!r}" if unknown else "--methods is empty"
-        raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}")
+        similar = similar_words(COMPARED, unknown[0]) if unknown else ""
+        raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}{similar}")
     if AVERAGE in names and len([name for name in names if name not in (AVERAGE, BASELINE)]) < 2:
         raise TableError(f"--methods has {AVERAGE}, which needs at least two methods to average")
     return names

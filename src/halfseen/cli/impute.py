@@ -40,7 +40,7 @@ from halfseen.files.writing import (
 )
 from halfseen.report.result import RowWeights
 from halfseen.training.progress import TimeBudget, time_limit
-from halfseen.words import Note, names_words, plural
+from halfseen.words import Note, names_words, plural, shape_words
 
 AT_CHANCE = ("binary",)
 """Kinds that are left empty by default if they are filled no better than by the most frequent level."""
@@ -321,7 +321,7 @@ def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Re
         else file.format
     )
     share = file.n_missing / (n_rows * n_columns)
-    reporter.show("read", f"{file.source} ({layout}): {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("read", f"{file.source} ({layout}): {shape_words(n_rows, n_columns)}")
     reporter.show(
         "missing", f"{plural(file.n_missing, 'cell')} ({share:.1%})" if file.n_missing else "no cells"
     )

@@ -254,7 +254,8 @@ def say_best(comparison: PredictionComparison) -> str:
     words = f"{best.method} predicts best: {score_words(comparison, best.estimate)}"
     tied = [place.method for place in places if place.tied]
     if not tied and len(places) > 1:
-        return f"{words}. All other methods are clearly worse."
+        others = "All other methods are" if len(places) > 2 else f"{places[1].method} is"
+        return f"{words}. {others} clearly worse."
     if tied:
         verb = "is" if len(tied) == 1 else "are"
         others = names_words(tied, _SHOWN)

@@ -421,6 +421,7 @@ def summarize_prediction(
     lines, findings = ([one for one in said if one is not None] for said in (short, others))
     return {
         **run.to_dict(),
+        "fitted": False,
         "target": target,
         "task": comparison.task,
         "classes": [str(one) for one in classes],
