@@ -157,6 +157,7 @@ def test_a_comparison_names_the_columns_that_are_worth_imputing(comparison):
     assert found[0]["why"] == "RMSE 0.50, compared with 1.00 for the mean."
     lines = compare_lines(comparison, found)
     assert lines[0].startswith("40 known values of 300 rows were hidden, filled by 2 methods")
+    assert lines[0].endswith(" times.")
     assert lines[1] == "Best for numbers: new (statistically tied with mean)."
     assert lines[2].startswith("No method fills b much better")
     assert "new failed in some repetitions" in lines[2]
@@ -187,6 +188,17 @@ def test_drawn_intervals_end_where_the_values_of_a_score_end():
 
 def test_errors_in_the_units_of_the_target_have_separated_thousands():
     assert [show_score("mae", one) for one in (2540.4, 0.51234)] == ["2,540", "0.5123"]
+    assert [show_score("rmse", one, 2.835) for one in (2.6, 0.4289)] == ["2.600", "0.429"]
+    assert show_score("r2", -0.008) == "\N{MINUS SIGN}0.008"
+
+
+def test_a_comparison_on_very_few_values_judges_no_column(comparison):
+    comparison["n_hidden"] = [1]
+    comparison["settings"]["n_repeats"] = 1
+    assert judge_compared(comparison) == []
+    assert compare_lines(comparison, [])[0].endswith(
+        "1 known value of 300 rows was hidden, filled by 2 methods and compared with the truth."
+    )
 
 
 def test_without_the_mean_there_is_nothing_to_judge_by(comparison):

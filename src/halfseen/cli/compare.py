@@ -107,7 +107,8 @@ def run_comparison(
     hidden = comparison.settings["n_hidden"]
     reporter.show("hidden", hidden_words(hidden))
     if min(hidden) < FEW_CELLS:
-        text = f"as few as {min(hidden)} values were removed, too few to distinguish good methods"
+        removed = "only 1 value was" if min(hidden) == 1 else f"as few as {min(hidden)} values were"
+        text = f"{removed} removed, too few to distinguish good methods"
         reporter.note(Note(text, "harmful"))
     resumed = sum(record.resumed for record in done)
     if resumed:

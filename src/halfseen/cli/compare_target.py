@@ -264,7 +264,7 @@ def prediction_table(summary: dict[str, Any]) -> Table:
     for label in ("s", "MiB", "folds"):
         table.add_column(label, justify="right")
     for method in summary["methods"]:
-        cells = [_cell(method, score) for score in summary["scores"]]
+        cells = [_cell(method, score, summary["methods"][0]) for score in summary["scores"]]
         cells += [
             Text(show_score(main["name"] if main else "", one["mean"])) for one in method["by_rate"][1:]
         ]
@@ -278,10 +278,11 @@ def prediction_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _cell(method: dict[str, Any], score: dict[str, Any]) -> Text:
+def _cell(method: dict[str, Any], score: dict[str, Any], best: dict[str, Any]) -> Text:
+    scale = best["scores"][score["name"]]["mean"]
     one = method["scores"][score["name"]]
     mark = "*" if method["best"] else "=" if method["tied"] else ""
-    text = Text(f"{mark if score['main'] else ''}{show_score(score['name'], one['mean'])}")
+    text = Text(f"{mark if score['main'] else ''}{show_score(score['name'], one['mean'], scale)}")
     if score["main"] and method["best"]:
         text.stylize("bold green")
     if score["main"] and one["low"] is not None:
