@@ -412,7 +412,7 @@ def summarize_prediction(
     order = [place.method for place in places]
     order += [method for method in comparison.methods if method not in order]
     kinds = set(treatments.values())
-    imputes = Treatment.IMPUTED in kinds and len(kinds) > 1
+    imputes = Treatment.IMPUTED in kinds and bool({Treatment.NONE, Treatment.CONSTANT} & kinds)
     short = [
         say_best(comparison),
         say_whether_to_impute(comparison, treatments, n_missing) if imputes else None,
