@@ -156,7 +156,7 @@ def test_auto_states_its_reason_and_makes_a_report(call, training, tmp_path, mon
     assert "expect  On new rows, expect log-loss" in err
     assert isinstance(halfseen.load(tmp_path / "m.half"), halfseen.BoostingClassifier)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert re.search(r"<p>The method boosting was fitted to \d+ rows with a known target, and saved as m", page)
+    assert re.search(r"<p>The method boosting was fitted to \d+ rows with a known target, and saved", page)
     assert "boosting predicts best" in page
     assert "missing at prediction time" not in page  # which the command does not measure
 

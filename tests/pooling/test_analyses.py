@@ -179,9 +179,7 @@ def test_a_formula_that_cannot_be_used_is_explained():
     tables = [table, table]
     with pytest.raises(ValueError, match=r"The formula 'y ~ z' cannot be used: .*'z'.* Columns: x, y, s, t"):
         pool("y ~ z", tables)
-    with pytest.raises(
-        ValueError, match=r"'log' is not defined; functions are those of numpy"
-    ):
+    with pytest.raises(ValueError, match=r"'log' is not defined; functions are those of numpy"):
         pool("y ~ log(x)", tables)
     with pytest.raises(ValueError, match="draws is one table; pass a list of two or more completed tables"):
         pool("y ~ x", table)

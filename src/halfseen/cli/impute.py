@@ -168,7 +168,7 @@ def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work
         imputer = request.build_imputer(file.settings or None, callback).fit(file.table)
     _show_kinds(imputer.schema_.columns, reporter)
     if imputer.capabilities.compares_methods:
-        reporter.show("chosen", imputer.reason_)
+        reporter.show("chosen", _choice(imputer, reporter))
     check = check_filled(request, reporter, imputer, file.table, file.settings, new=True)
     act_on(check, request, reporter, imputer)
     proper = request.draws_parameter is not None and request.draws is not None
@@ -468,6 +468,15 @@ def describe_weights(name: str, weights: npt.NDArray[np.float64]) -> str:
         f"column {name!r}, from {weights.min():g} to {weights.max():g}: means are about as precise as those "
         f"of {effective:,.0f} rows of equal weight"
     )
+
+
+def _choice(imputer: Any, reporter: Reporter) -> str:
+    """Return what the imputer chose, and why if all notes are asked for or there was no comparison."""
+    if reporter.verbose or imputer.time_limit_met_ or not imputer.scores_:
+        return str(imputer.reason_)
+    from halfseen.auto.reason import explain_briefly  # other methods do not need it
+
+    return f"{explain_briefly(imputer.chosen_, imputer.scores_)} --verbose tells more"
 
 
 def with_weights(overrides: dict[str, Any], name: str | None) -> dict[str, Any]:
