@@ -5,6 +5,9 @@ import re
 import warnings
 from importlib.metadata import version as installed
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 project = "halfseen"
 author = "halfseen developers"
 copyright = "halfseen developers"
@@ -15,7 +18,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
 ]
@@ -33,6 +35,10 @@ suppress_warnings = ["ref.python"]  # a word in a type, such as n_features, may 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 
+html_math_renderer = (
+    "mathml"  # which browsers draw by themselves: no script from elsewhere, so that it works offline
+)
+toc_object_entries_show_parents = "hide"  # or the names of methods would be cut in the column on the right
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say it, with shapes
 autodoc_default_options = {"members": True, "inherited-members": "object"}
@@ -84,6 +90,18 @@ def escape_stars(app, what, name, obj, options, lines):
     lines[:] = [re.sub(r"(?<!`)\(\*(?=[,)])", r"(\\*", line) for line in lines]
 
 
+def write_math(display):
+    """Returns the function that writes a formula as MathML."""
+
+    def visit(translator, node):
+        translator.body.append(convert(node.astext(), display=display))
+        raise nodes.SkipNode
+
+    return visit
+
+
 def setup(app):
+    inline, block = ((write_math(display), None) for display in ("inline", "block"))
+    app.add_html_math_renderer("mathml", inline_renderers=inline, block_renderers=block)
     app.connect("autodoc-process-docstring", escape_stars)
     app.connect("autodoc-skip-member", skip_what_is_not_ours)

@@ -1,11 +1,15 @@
 """The examples of README.md and of the guide run as they stand, each page in a folder of its own."""
 
+import importlib.util
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+import typer
+
+from halfseen.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 GUIDE = [path for path in sorted((ROOT / "docs" / "guide").glob("*.md")) if path.name != "index.md"]
@@ -69,6 +73,45 @@ def test_a_page_names_only_make_targets_that_exist(page):
     named = re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, flags=re.MULTILINE)
     assert named
     assert set(named) <= targets
+
+
+PROSE = [ROOT / "README.md", *SINGLE, *GUIDE, *MIGRATION, *EXAMPLES, *(ROOT / "docs").glob("*.md")]
+
+
+def resolve(name):
+    """Imports an object by its dotted name; raises AttributeError if there is none."""
+    module, _, rest = name.partition(".")
+    found = importlib.import_module(module)
+    for part in filter(None, rest.split(".")):
+        module = f"{module}.{part}"
+        if not hasattr(found, part) and importlib.util.find_spec(module) is not None:
+            importlib.import_module(module)
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
+def test_what_a_page_names_exists(page):
+    text = page.read_text(encoding="utf-8")
+    for name in set(re.findall(r"`(halfseen(?:\.[a-zA-Z_]\w*)+)[`(]", text)):
+        assert name.endswith((".half", ".halfseen")) or resolve(name) is not None, name
+    options = {
+        name: {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        for name, command in typer.main.get_command(app).commands.items()
+    }
+    for command, line in re.findall(r"(?<!\w)halfseen (\w+)((?: [^`\n#]*)?)", text):
+        if command in options:
+            assert set(re.findall(r"(?<!\S)--[a-z][\w-]*", line)) <= options[command], line
+
+
+def test_the_scores_of_the_guide_exist():
+    text = (ROOT / "docs" / "guide" / "evaluation.md").read_text(encoding="utf-8")
+    table = text.partition("## The scores")[2].partition("\n\n")[2].partition("\n\n")[0]
+    named = [
+        name for line in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", line.split("|")[4])
+    ]
+    assert len(named) >= 11
+    assert all(callable(resolve(f"halfseen.evaluation.{name}")) for name in named)
 
 
 R_PACKAGES = ("mice", "smcfcs", "survival", "survey", "mitools")

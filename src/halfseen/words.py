@@ -125,6 +125,21 @@ def minus(text: str) -> str:
     return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
 
 
+def similar_words(names: Iterable[str], wanted: str) -> str:
+    """Returns the end of a sentence that offers the names most similar to one that does not exist.
+
+    Examples
+    --------
+    >>> similar_words(["auto", "gaussian"], "gausian")
+    "; did you mean 'gaussian'?"
+    >>> similar_words(["auto", "gaussian"], "forest")
+    ''
+    """
+    plain = {name.casefold(): name for name in names}
+    close = [plain[one] for one in get_close_matches(wanted.casefold(), plain, n=2, cutoff=0.6)]
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
 def absent_words(names: Sequence[str], wanted: str) -> str:
     """Returns the columns of a table that lacks one, the most similar names first if there are any.
 
@@ -135,11 +150,8 @@ def absent_words(names: Sequence[str], wanted: str) -> str:
     >>> absent_words(["body_mass_g", "sex"], "outcome")
     'its columns are body_mass_g and sex.'
     """
-    plain = {name.casefold(): name for name in names}
-    close = [plain[one] for one in get_close_matches(wanted.casefold(), plain, n=2, cutoff=0.6)]
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"its columns are {names_words(names, 8)}."
+    listed = f"its columns are {names_words(names, 8)}."
+    return similar_words(names, wanted).removeprefix("; ") or listed
 
 
 def names_words(names: Sequence[str], at_most: int = 4) -> str:
@@ -158,6 +170,11 @@ def names_words(names: Sequence[str], at_most: int = 4) -> str:
 def plural(number: int, noun: str) -> str:
     """Returns a count with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def shape_words(n_rows: int, n_columns: int) -> str:
+    """Returns the size of a table."""
+    return f"{plural(n_rows, 'row')}, {plural(n_columns, 'column')}"
 
 
 def share_words(share: float, *, rounded: bool = False) -> str:

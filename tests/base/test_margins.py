@@ -158,7 +158,7 @@ def test_posterior_draws_have_margins_of_their_own(name):
     _, table, _ = correlated(name, n_rows=600)
     imputer = GaussianImputer(n_posterior_draws=4, random_state=0).fit(table)
     far = {
-        float(draw.features.margins[0].place(torch.tensor(3.0, dtype=torch.float64)))
+        float(draw.features.margins[0].score(torch.tensor(3.0, dtype=torch.float64)))
         for draw in imputer.model_.posterior
     }
     assert len(far) == 4

@@ -21,7 +21,6 @@ class Means(TableEstimator):
 
     def fit(self, X, y, sample_weight=None):
         steps = Steps(
-            target=lambda y, n_rows, weights: (torch.as_tensor(y)[weights > 0], {"n_rows_": n_rows}),
             features=lambda codes, target, weights: (
                 Labelled(codes, target, weights),
                 {"seen_": codes.x[:, 0]},
@@ -33,6 +32,9 @@ class Means(TableEstimator):
             refit=self.refit,
         )
         return fit_predictor(self, steps, X, y, sample_weight)
+
+    def _read_target(self, y, n_rows, weights):
+        return torch.as_tensor(y)[weights > 0], {"n_rows_": n_rows}
 
     def _learn(self, train, held, plan, generator):
         if self.broken:

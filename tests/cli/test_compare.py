@@ -142,7 +142,7 @@ def test_long_tables_are_subsampled_with_a_note(run, table):
         (["in.csv", "--jobs", "0"], "--jobs must not be 0"),
         (["in.csv", "--report", "no/such/r.html"], "the directory 'no/such' does not exist"),
         (["in.csv", "--output", "in.csv"], "in.csv: cannot write: this is a file, not a directory"),
-        (["in.csv", "--schema", "none.json"], "schema file 'none.json' cannot be read"),
+        (["in.csv", "--schema", "none.json"], "There is no schema file 'none.json'"),
         (["full.csv", "--mechanism", "learned"], "full.csv: nothing is missing"),
         (["same.csv"], "no column on which imputers can be compared"),
     ],

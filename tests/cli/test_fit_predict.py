@@ -155,7 +155,10 @@ def test_auto_states_its_reason_and_makes_a_report(call, training, tmp_path, mon
     assert "chosen  boosting\n" in err
     assert "expect  On new rows, expect log-loss" in err
     assert isinstance(halfseen.load(tmp_path / "m.half"), halfseen.BoostingClassifier)
-    assert "boosting predicts best" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert re.search(r"<p>The method boosting was fitted to \d+ rows with a known target, and saved", page)
+    assert "boosting predicts best" in page
+    assert "missing at prediction time" not in page  # which the command does not measure
 
 
 @pytest.mark.parametrize("met", [True, False], ids=["met", "not met"])

@@ -395,6 +395,24 @@ def test_a_wrong_method_is_named_without_remarks_of_the_parser(capsys):
     assert main(["impute", "a.csv", "--method", "gauss"]) == 2
     err = capsys.readouterr().err
     assert "Invalid value for '--method': 'gauss' is not one of 'auto', 'gaussian'" in err
+    assert "'not-miwae'; did you mean 'gaussian'? (see halfseen impute --help)" in err
+
+
+def test_a_number_that_is_none_is_named(capsys):
+    assert main(["impute", "a.csv", "--seed", "abc"]) == 2
+    err = capsys.readouterr().err
+    assert "--seed" in err
+    assert "'abc'" in err
+
+
+@pytest.mark.parametrize("command", ["impute", "fit", "compare"])
+def test_the_help_has_no_types_that_a_narrow_terminal_cuts(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out.partition("Options")[2]
+    beside_options = [line for line in shown.splitlines() if "<" in line and ">" not in line]
+    assert beside_options == []
+    assert "…" not in shown
 
 
 @pytest.mark.slow

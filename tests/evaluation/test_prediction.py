@@ -287,8 +287,10 @@ def test_the_best_method_and_those_tied_with_it_come_first():
         comparison
     )
     assert say_best(make_comparison({"a": [0.1, 0.12, 0.11], "b": [0.5, 0.52, 0.51]})).endswith(
-        "All other methods are clearly worse."
+        ". b is clearly worse."
     )
+    three = {"a": [0.1, 0.12, 0.11], "b": [0.5, 0.52, 0.51], "c": [0.6, 0.62, 0.61]}
+    assert say_best(make_comparison(three)).endswith(". All other methods are clearly worse.")
     assert say_best(make_comparison({"a": [math.nan] * 3})) == "No method finished a fold."
 
 

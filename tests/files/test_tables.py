@@ -439,6 +439,7 @@ BAD_FILES = {
     "twice.csv": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
     "nul.csv": (b"a,b\n1,\x00\n", "NUL byte"),
     "junk.csv": (bytes(range(1, 256)) * 4, "not a text table"),
+    "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(40), "not a text table but a PNG image"),
     "control.csv": (b"a,b\n\x01\x02,\x03\n", "control characters"),
     "quote.csv": (b'a,b\n1,2\n3,"open\n4,5\n', "quote opened in line 3 is never closed"),
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-12], "gzip file is truncated"),

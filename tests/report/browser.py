@@ -81,7 +81,7 @@ def measure(folder, pages, width=360, dark=False):
     outer = folder / "frames.html"
     outer.write_text(f'<!DOCTYPE html><script>{GATHER}</script><body><p id="found"></p>{frames}</body>')
     theme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    options = (theme, "--virtual-time-budget=9000", "--window-size=1400,900", "--dump-dom")
+    options = (theme, "--virtual-time-budget=9000", f"--window-size={max(width, 1400)},900", "--dump-dom")
     done = run_browser(folder, outer, *options)
     found = re.search(r'id="found">(\{.*?\})</p>', done.stdout, re.DOTALL)
     assert found, done.stderr

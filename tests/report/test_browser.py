@@ -13,10 +13,10 @@ READABLE = 4.5  # the contrast that WCAG 2 asks of text, level AA
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Reports on penguins with long names."""
+    """Reports of every kind on penguins with long names, some of which are not ASCII."""
     folder = tmp_path_factory.mktemp("pages")
     long = PENGUINS.read_text(encoding="utf-8").replace(
-        "bill_length_mm", "a_column_with_a_name_that_is_" + 9 * "very_" + "long", 1
+        "bill_length_mm", "a_column_with_a_name_that_is_" + 9 * "sehr_größer_" + "long", 1
     )
     source = folder / "penguins_of_the_palmer_archipelago_with_a_long_name.csv"
     source.write_text(long, encoding="utf-8")
@@ -30,18 +30,19 @@ def pages(tmp_path_factory):
         assert main([name, str(source), *options, "--report", report, "--quiet"]) == 0
     model, page = str(folder / "m.halfseen"), str(folder / "predict.html")
     fit = ("fit", str(source), "--target", "species", "--method", "boosting", "--save-model", model)
+    fit += ("--report", str(folder / "fit.html"))
     predict = ("predict", model, str(source), "-o", str(folder / "p.csv"), "--report", page)
     target = str(folder / "target.html")
     methods = ("--methods", "baseline,constant+linear,gaussian+linear", "--budget", "60", "--repeats", "1")
     compare = ("compare", str(source), "--target", "species", *methods, "--report", target)
     assert [main([*command, "--quiet"]) for command in (fit, predict, compare)] == [0, 0, 0]
-    names = (*commands, "predict", "target")
+    names = (*commands, "fit", "predict", "target")
     return {f"{name}.html": (folder / f"{name}.html").read_text(encoding="utf-8") for name in names}
 
 
 @needs_browser
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(360, False), (390, True), (1280, False)])
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (390, True), (1280, False), (1920, True)])
 def test_pages_fit_the_screen_and_can_be_read(pages, tmp_path, width, dark):
     found = measure(tmp_path, pages, width=width, dark=dark)
     assert set(found) == set(pages)

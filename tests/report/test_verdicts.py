@@ -66,7 +66,7 @@ def summary():
 def test_each_column_with_missing_values_has_a_verdict(summary):
     found = {one["name"]: one for one in judge_columns(summary)}
     assert {name: one["verdict"] for name, one in found.items()} == {
-        "b": "poor", "a": "good", "e": "good", "c": "left", "f": "unchecked",
+        "b": "poor", "a": "good", "e": "unchecked", "c": "left", "f": "unchecked",
     }  # fmt: skip
     assert found["a"]["why"] == (
         "Typical error 0.30 standard deviations, compared with 1.00 for the mean (40 hidden known values)."
@@ -88,8 +88,8 @@ def test_the_first_lines_state_what_was_missing_how_well_it_is_imputed_and_what_
         == "45 values of this table (7.5%) were missing, in 5 of 6 columns: 37 were filled, 8 left empty."
     )
     assert lines[1] == (
-        "Of the columns with missing values, 2 are filled well, 1 is filled hardly better than by the mean "
-        "or the most frequent level, 1 is filled but could not be checked and 1 is not filled."
+        "Of the columns with missing values, 1 is filled well, 1 is filled hardly better than by the mean "
+        "or the most frequent level, 2 are filled but could not be checked and 1 is not filled."
     )
     assert lines[2].startswith(
         "Do not rely on the filled values of b. The 90% intervals are too narrow: they contained 70%"
@@ -157,6 +157,7 @@ def test_a_comparison_names_the_columns_that_are_worth_imputing(comparison):
     assert found[0]["why"] == "RMSE 0.50, compared with 1.00 for the mean."
     lines = compare_lines(comparison, found)
     assert lines[0].startswith("40 known values of 300 rows were hidden, filled by 2 methods")
+    assert lines[0].endswith(" times.")
     assert lines[1] == "Best for numbers: new (statistically tied with mean)."
     assert lines[2].startswith("No method fills b much better")
     assert "new failed in some repetitions" in lines[2]
@@ -187,6 +188,17 @@ def test_drawn_intervals_end_where_the_values_of_a_score_end():
 
 def test_errors_in_the_units_of_the_target_have_separated_thousands():
     assert [show_score("mae", one) for one in (2540.4, 0.51234)] == ["2,540", "0.5123"]
+    assert [show_score("rmse", one, 2.835) for one in (2.6, 0.4289)] == ["2.600", "0.429"]
+    assert show_score("r2", -0.008) == "\N{MINUS SIGN}0.008"
+
+
+def test_a_comparison_on_very_few_values_judges_no_column(comparison):
+    comparison["n_hidden"] = [1]
+    comparison["settings"]["n_repeats"] = 1
+    assert judge_compared(comparison) == []
+    assert compare_lines(comparison, [])[0].endswith(
+        "1 known value of 300 rows was hidden, filled by 2 methods and compared with the truth."
+    )
 
 
 def test_without_the_mean_there_is_nothing_to_judge_by(comparison):

@@ -11,6 +11,7 @@ from halfseen.base.catalogue import CATALOGUE
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.leaving import shortened
 from halfseen.data.schema import Column
+from halfseen.words import names_words
 
 LIMIT_MET = (
     "The time limit was reached, so that the speed of the computer decided how much was done: another run "
@@ -73,6 +74,25 @@ def explain(facts: ChoiceFacts) -> str:
             "there were too few values, too many levels, or no time."
         )
     return text
+
+
+def explain_briefly(by_column: Mapping[str, Mapping[str, float]], scores: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the methods with their mean weights, and the scores: the two sentences that matter most.
+
+    Examples
+    --------
+    >>> weights = {"a": {"trees": 1.0}, "b": {"gaussian": 0.25, "trees": 0.75}}
+    >>> explain_briefly(weights, [{"candidate": "mean"}])
+    'AutoImputer combines Trees (88%) and Gaussian (12%).'
+    """
+    shares = mean_weights(by_column)
+    named = [f"{label(name)} ({share:.0%})" for name, share in shares.items()]
+    how = (
+        f"combines {names_words(named, len(named))}"
+        if len(named) > 1
+        else f"uses {label(next(iter(shares)))}"
+    )
+    return f"AutoImputer {how}.{_say_scores(scores)}"
 
 
 def mean_weights(by_column: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

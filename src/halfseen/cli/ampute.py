@@ -15,7 +15,7 @@ from halfseen.cli.requests import AmputeRequest
 from halfseen.files.table_file import CellTexts
 from halfseen.files.tables import TableError, TableFile, read_table
 from halfseen.files.writing import check_apart, check_output, write_tables
-from halfseen.words import Missingness
+from halfseen.words import Missingness, shape_words
 
 _SHOWN_COLUMNS = 12
 
@@ -39,8 +39,7 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     check_output(request.output, request.output_format)
     check_apart({"IN": request.source}, {"--output": request.output})
     file = read_table(request.source, **request.reading.to_arguments())
-    n_rows, n_columns = file.table.shape
-    reporter.show("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("read", f"{file.source} ({file.format}): {shape_words(*file.table.shape)}")
     for note in file.notes:
         reporter.note(note)
     columns = None if request.columns is None else [name.strip() for name in request.columns.split(",")]

@@ -17,7 +17,7 @@ from halfseen.diagnosis.drift import TrainingDrift, compare_with_training
 from halfseen.errors import SchemaError, TableError
 from halfseen.files.rules import match_names
 from halfseen.files.tables import TableFile
-from halfseen.words import Note, names_words, plural
+from halfseen.words import Note, names_words, plural, shape_words
 
 Needs = Literal["transform", "predict"]
 
@@ -112,8 +112,7 @@ def read_new_rows(
         Options of `read_table`.
     """
     file = read_like_training(path, model, **reading)
-    n_rows, n_columns = file.table.shape
-    reporter.show("read", f"{file.source}: {plural(n_rows, 'row')}, {plural(n_columns, 'column')}")
+    reporter.show("read", f"{file.source}: {shape_words(*file.table.shape)}")
     for note in file.notes:
         reporter.note(note)
     matched = match_columns(file, model, reporter, target)

@@ -27,7 +27,7 @@ from halfseen.files.writing import check_apart, check_report, write_page
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
 from halfseen.report.result import take_rows
-from halfseen.words import Note, plural
+from halfseen.words import Note, plural, shape_words
 
 MAX_ITERATIVE_FEATURES = 80
 RIVALS: dict[str, Callable[[], Any]] = {
@@ -107,7 +107,8 @@ def run_comparison(
     hidden = comparison.settings["n_hidden"]
     reporter.show("hidden", hidden_words(hidden))
     if min(hidden) < FEW_CELLS:
-        text = f"as few as {min(hidden)} values were removed, too few to distinguish good methods"
+        removed = "only 1 value was" if min(hidden) == 1 else f"as few as {min(hidden)} values were"
+        text = f"{removed} removed, too few to distinguish good methods"
         reporter.note(Note(text, "harmful"))
     resumed = sum(record.resumed for record in done)
     if resumed:
@@ -155,7 +156,7 @@ def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, A
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
     file = read_table(request.source, schema=overrides, **request.reading.to_arguments())
     table = file.table
-    reporter.show("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
+    reporter.show("read", f"{file.source}: {shape_words(*table.shape)}")
     for note in file.notes:
         reporter.note(note)
     thinned = thin_rows(table, request)

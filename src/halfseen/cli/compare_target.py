@@ -28,6 +28,7 @@ from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
 from halfseen.files.writing import check_apart, check_report, check_writable, write_atomically, write_page
 from halfseen.report.compare import show_score, summarize_prediction
 from halfseen.report.result import RunInfo, take_rows
+from halfseen.words import similar_words
 
 _KINDS: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
 
@@ -103,7 +104,8 @@ def parse_predictors(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in COMPARED]
     if unknown or not names:
         what = f"unknown method {unknown[0]!r}" if unknown else "--methods is empty"
-        raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}")
+        similar = similar_words(COMPARED, unknown[0]) if unknown else ""
+        raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}{similar}")
     if AVERAGE in names and len([name for name in names if name not in (AVERAGE, BASELINE)]) < 2:
         raise TableError(f"--methods has {AVERAGE}, which needs at least two methods to average")
     return names
@@ -262,7 +264,7 @@ def prediction_table(summary: dict[str, Any]) -> Table:
     for label in ("s", "MiB", "folds"):
         table.add_column(label, justify="right")
     for method in summary["methods"]:
-        cells = [_cell(method, score) for score in summary["scores"]]
+        cells = [_cell(method, score, summary["methods"][0]) for score in summary["scores"]]
         cells += [
             Text(show_score(main["name"] if main else "", one["mean"])) for one in method["by_rate"][1:]
         ]
@@ -276,10 +278,11 @@ def prediction_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _cell(method: dict[str, Any], score: dict[str, Any]) -> Text:
+def _cell(method: dict[str, Any], score: dict[str, Any], best: dict[str, Any]) -> Text:
+    scale = best["scores"][score["name"]]["mean"]
     one = method["scores"][score["name"]]
     mark = "*" if method["best"] else "=" if method["tied"] else ""
-    text = Text(f"{mark if score['main'] else ''}{show_score(score['name'], one['mean'])}")
+    text = Text(f"{mark if score['main'] else ''}{show_score(score['name'], one['mean'], scale)}")
     if score["main"] and method["best"]:
         text.stylize("bold green")
     if score["main"] and one["low"] is not None:

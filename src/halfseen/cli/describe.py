@@ -25,7 +25,7 @@ from halfseen.diagnosis.wording import difference_words, effect_words, headline,
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
 from halfseen.files.tables import TableError, TableFile, read_table
 from halfseen.files.writing import check_apart, check_report, write_page
-from halfseen.words import names_words, plural, share_words
+from halfseen.words import names_words, plural, shape_words, share_words
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     overrides = None if request.schema is None else halfseen.Schema.read_overrides(request.schema)
     reading = request.reading.to_arguments() | {"schema": overrides}
     file = read_all(expand(request.source), partial(_read, reading=reading))
-    reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
+    reporter.show("read", f"{file.source}: {shape_words(*file.table.shape)}")
     for note in file.notes:
         reporter.note(note)
     reference: TableFile | None = None

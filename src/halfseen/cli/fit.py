@@ -58,7 +58,7 @@ from halfseen.ratings.recommender import Recommender
 from halfseen.report import svg
 from halfseen.report.result import take_rows
 from halfseen.training.progress import time_limit
-from halfseen.words import Note, plural
+from halfseen.words import Note, plural, shape_words
 
 AVERAGED = (Predictor.auto.value, Predictor.average.value)
 """The methods for which the average of all others is compared with them."""
@@ -131,7 +131,7 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
         model.save(request.save_model)
         reporter.show("model", f"{request.save_model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:
-            _report(request, training, comparison, reporter)
+            _report(request, training, method, comparison, reporter)
     reporter.done()
 
 
@@ -155,7 +155,7 @@ def read_training(
     """
     overrides = halfseen.Schema.read_overrides(schema) if schema is not None else None
     file = read_all(expand(source), partial(read_table, schema=overrides, **reading))
-    reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
+    reporter.show("read", f"{file.source}: {shape_words(*file.table.shape)}")
     for note in file.notes:
         reporter.note(note)
     return as_training(file, name, task, reporter)
@@ -253,6 +253,7 @@ def _fit(
 def _report(
     request: FitRequest,
     training: TrainingTable,
+    method: str,
     comparison: PredictionComparison,
     reporter: Reporter,
 ) -> None:
@@ -262,6 +263,14 @@ def _report(
     summary = describe_comparison(
         comparison, training.inputs, training.target, reporter.run_info(training.file.source)
     )
+    rows = plural(training.inputs.num_rows, "row")
+    saved = f"The method {method} was fitted to {rows} with a known target, and saved as "
+    saved += f"{Path(request.save_model).name}."
+    summary |= {
+        "sentences": [saved, *summary["sentences"]],
+        "n_short": summary["n_short"] + 1,
+        "fitted": True,
+    }
     write_page(request.report, render_prediction(summary))
     reporter.show("report", request.report)
 

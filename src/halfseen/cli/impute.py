@@ -40,7 +40,7 @@ from halfseen.files.writing import (
 )
 from halfseen.report.result import RowWeights
 from halfseen.training.progress import TimeBudget, time_limit
-from halfseen.words import Note, names_words, plural
+from halfseen.words import Note, names_words, plural, shape_words
 
 AT_CHANCE = ("binary",)
 """Kinds that are left empty by default if they are filled no better than by the most frequent level."""
@@ -168,7 +168,7 @@ def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work
         imputer = request.build_imputer(file.settings or None, callback).fit(file.table)
     _show_kinds(imputer.schema_.columns, reporter)
     if imputer.capabilities.compares_methods:
-        reporter.show("chosen", imputer.reason_)
+        reporter.show("chosen", _choice(imputer, reporter))
     check = check_filled(request, reporter, imputer, file.table, file.settings, new=True)
     act_on(check, request, reporter, imputer)
     proper = request.draws_parameter is not None and request.draws is not None
@@ -321,7 +321,7 @@ def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Re
         else file.format
     )
     share = file.n_missing / (n_rows * n_columns)
-    reporter.show("read", f"{file.source} ({layout}): {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("read", f"{file.source} ({layout}): {shape_words(n_rows, n_columns)}")
     reporter.show(
         "missing", f"{plural(file.n_missing, 'cell')} ({share:.1%})" if file.n_missing else "no cells"
     )
@@ -468,6 +468,15 @@ def describe_weights(name: str, weights: npt.NDArray[np.float64]) -> str:
         f"column {name!r}, from {weights.min():g} to {weights.max():g}: means are about as precise as those "
         f"of {effective:,.0f} rows of equal weight"
     )
+
+
+def _choice(imputer: Any, reporter: Reporter) -> str:
+    """Return what the imputer chose, and why if all notes are asked for or there was no comparison."""
+    if reporter.verbose or imputer.time_limit_met_ or not imputer.scores_:
+        return str(imputer.reason_)
+    from halfseen.auto.reason import explain_briefly  # other methods do not need it
+
+    return f"{explain_briefly(imputer.chosen_, imputer.scores_)} --verbose tells more"
 
 
 def with_weights(overrides: dict[str, Any], name: str | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from halfseen._machine import count_processors
+from halfseen.words import similar_words
 
 EXTRAS = {
     "typer": "cli",
@@ -185,10 +187,21 @@ def _call(arguments: Sequence[str], app: Any, program: str) -> int:
         return int(end.exit_code)
     except UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else program
-        message = error.format_message().replace(": Value error, ", ": ")  # a remark of Typer's validation
-        print_error(f"{message} (see {where} --help)")
+        print_error(f"{_explain_usage(error)} (see {where} --help)")
         return FAILED
     return 0
+
+
+def _explain_usage(error: Any) -> str:
+    """Return the message of Typer for a wrong option, with the value and a similar choice, if any."""
+    message: str = error.format_message().replace(": Value error, ", ": ").rstrip(".")
+    if "Input should be" in message and hasattr(error.__cause__, "errors"):  # of pydantic, in some versions
+        given = error.__cause__.errors()[0]["input"]
+        message = message.replace("Input should be", f"{given!r} should be").partition(", unable to parse")[0]
+    choices = re.search(r"'([^']*)' is not one of (.*)", message)
+    if choices is not None:
+        message += similar_words(re.findall(r"'([^']*)'", choices[2]), choices[1])
+    return message
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
@@ -11,7 +12,7 @@ import typer
 
 from halfseen.base.catalogue import CATALOGUE, Family, find_method, find_method_of
 from halfseen.errors import TableError
-from halfseen.words import Missingness, check_missingness
+from halfseen.words import Missingness, check_missingness, similar_words
 
 OFFERED = {
     method.name: method
@@ -78,7 +79,8 @@ def parse_methods(text: str | None) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in COMPARED]
     if unknown:
-        raise TableError(f"unknown method {unknown[0]!r}; choose from {', '.join(COMPARED)}")
+        similar = similar_words(COMPARED, unknown[0])
+        raise TableError(f"unknown method {unknown[0]!r}; choose from {', '.join(COMPARED)}{similar}")
     if not names:
         raise TableError(f"--methods is empty; choose from {', '.join(COMPARED)}")
     return names
@@ -145,6 +147,7 @@ def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
             else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])]
         )
     ]
+    parameters = [one.replace(annotation=_in_words(one.annotation)) for one in parameters]
 
     @wraps(command)
     def expanded_command(**values: Any) -> None:
@@ -153,7 +156,40 @@ def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     expanded_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     expanded_command.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
+    expanded_command.__doc__ = _without_line_breaks(command.__doc__ or "")
     return expanded_command
+
+
+def _without_line_breaks(text: str) -> str:
+    """Return paragraphs as one line each, which Typer wraps at the width of the terminal."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+_FEW_CHOICES = 20  # the most letters of choices beside an option; a guess
+
+
+_PLACEHOLDERS = {bool: "", int: "N", float: "X", str: "TEXT"}
+
+
+def _in_words(annotation: Any) -> Any:
+    """Return the annotation of an option for the help: long choices are in the text, a flag has no value.
+
+    Typer shows types and choices beside the option, where a narrow terminal cuts them within words.
+    """
+    if not hasattr(annotation, "__metadata__"):
+        return annotation
+    kind, (option, *others) = annotation.__origin__, annotation.__metadata__
+    kinds = [one for one in (kind, *getattr(kind, "__args__", ())) if isinstance(one, type)]
+    if option.metavar is not None:
+        return annotation
+    option = copy(option)
+    option.metavar = next((_PLACEHOLDERS[one] for one in kinds if one in _PLACEHOLDERS), None)
+    for choices in (list(one) for one in kinds if issubclass(one, StrEnum)):
+        if len("|".join(choices)) > _FEW_CHOICES:
+            option.metavar = "NAME"
+            if not all(choice in option.help for choice in choices):
+                option.help = f"{option.help} One of {', '.join(choices[:-1])} or {choices[-1]}."
+    return Annotated[(kind, option, *others)]
 
 
 def _option_fields(group: Any) -> Iterator[tuple[Field[Any], Any]]:

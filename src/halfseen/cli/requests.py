@@ -367,7 +367,9 @@ class CompareRequest:
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help=f"The methods to compare, out of {', '.join(COMPARED)}; by default {','.join(QUICK)}. "
+            help=f"The methods to compare, out of {', '.join(one for one in COMPARED if ':' not in one)}; by "
+            f"default {', '.join(QUICK)}. A colon may follow, and what --missingness of `halfseen impute` "
+            "offers for the method, as in gaussian:self-masking-probit. "
             f"With --target out of {', '.join(options.COMPARED_PREDICTORS)}; all by default.",
         ),
     ] = None

@@ -105,6 +105,8 @@ class Schema:
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"), parse_int=_read_integer)
+        except FileNotFoundError:
+            raise SchemaError(f"There is no schema file {str(path)!r}.") from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise SchemaError(f"The schema file {str(path)!r} cannot be read: {error}") from error
         except RecursionError:

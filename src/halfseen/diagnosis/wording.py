@@ -144,7 +144,7 @@ def read_little(test: LittleTest) -> Iterable[str]:
     if test.reason is not None:
         yield f"Little's test was not performed. {test.reason}"
         return
-    numbers = f"d2 = {test.statistic:,.1f}, df = {test.df:,}, {p_words(test.p_value)}"
+    numbers = f"d² = {test.statistic:,.1f}, df = {test.df:,}, {p_words(test.p_value)}"
     robust = f"{p_words(test.p_value_robust)} adjusted for the tails of the data"
     if test.p_value_robust >= ALPHA:
         yield f"Little's test finds no evidence against MCAR ({numbers}; {robust})."

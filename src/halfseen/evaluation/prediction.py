@@ -396,7 +396,10 @@ def _folds(
     classes = target.task == "classification"
     smallest = int(np.unique(target.values, return_counts=True)[1].min()) if classes else len(table.codes)
     if len(table.codes) < 2 * n_splits:
-        raise SchemaError(f"{len(table.codes)} rows are too few for {n_splits} folds.")
+        raise SchemaError(
+            f"{len(table.codes)} rows are too few for {n_splits} folds, by which methods are compared: "
+            f"at least {2 * n_splits} are needed."
+        )
     kind = StratifiedKFold if classes and smallest >= n_splits else KFold
     splitter = kind(n_splits, shuffle=True, random_state=seed % 2**31)
     for number, (train, test) in enumerate(splitter.split(table.codes, target.values)):

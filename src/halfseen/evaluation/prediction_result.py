@@ -13,7 +13,7 @@ from scipy.stats import t as student_t
 from halfseen.evaluation.comparison import Estimate, estimate_known
 from halfseen.evaluation.prediction import PredictionRecord, Task
 from halfseen.evaluation.trial import count_errors
-from halfseen.words import names_words
+from halfseen.words import minus, names_words
 
 AVERAGE = "average"
 """The name of the average in a comparison."""
@@ -254,7 +254,8 @@ def say_best(comparison: PredictionComparison) -> str:
     words = f"{best.method} predicts best: {score_words(comparison, best.estimate)}"
     tied = [place.method for place in places if place.tied]
     if not tied and len(places) > 1:
-        return f"{words}. All other methods are clearly worse."
+        others = "All other methods are" if len(places) > 2 else f"{places[1].method} is"
+        return f"{words}. {others} clearly worse."
     if tied:
         verb = "is" if len(tied) == 1 else "are"
         others = names_words(tied, _SHOWN)
@@ -320,10 +321,9 @@ def say_whether_to_impute(
     plain, imputed = best[0].method, best[1].method
     gap = comparison.difference(plain, imputed)
     label = PREDICTION_SCORES[comparison.main][0]
-    numbers = f"{label} differs by {abs(gap.mean):.3g}"
-    numbers += (
-        "" if math.isnan(gap.low) else f" (95% interval of the difference {gap.low:+.3g} to {gap.high:+.3g})"
-    )
+    numbers = f"{label} differs by {abs(gap.mean):.3f}"
+    if not math.isnan(gap.low):
+        numbers += minus(f" (95% interval of the difference {gap.low:+.3f} to {gap.high:+.3f})")
     if n_missing == 0:
         start = "Nothing is missing in this table, so there is nothing to impute"
         return f"{start}; the methods differ only in how they predict."

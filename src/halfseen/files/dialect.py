@@ -37,6 +37,9 @@ _FOREIGN = (
     (b"BZh", "compressed with bzip2; unpack it first"),
     (b"\xfd7zXZ", "compressed with xz; unpack it first"),
     (b"\x89HDF", "an HDF5 file"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
 )
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\v\x1a\x1c\x1d\x1e\x1f"))
 

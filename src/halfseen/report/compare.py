@@ -24,7 +24,7 @@ from halfseen.evaluation.trial import PARTS
 from halfseen.report import svg
 from halfseen.report.render import _environment
 from halfseen.report.result import FILLABLE, UNKNOWN_RUN, RunInfo
-from halfseen.words import names_words, plural
+from halfseen.words import minus, names_words, plural
 
 Summary = dict[str, Any]
 
@@ -33,6 +33,10 @@ NOTICE = (
     "The hidden values were known values. If the values that are really missing differ from them in ways "
     "that the table does not show, the methods are less accurate than they appear here."
 )
+
+
+FEWEST_HIDDEN = 10
+"""With fewer hidden values in a repetition, columns have no verdict; a guess."""
 
 
 def judge_compared(summary: Summary) -> list[Summary]:
@@ -45,7 +49,7 @@ def judge_compared(summary: Summary) -> list[Summary]:
         there is no baseline, and the list is empty.
     """
     names = [method["name"] for method in summary["methods"]]
-    if "mean" not in names:
+    if "mean" not in names or min(summary["n_hidden"]) < FEWEST_HIDDEN:
         return []
     found = []
     for column in summary["columns"]:
@@ -82,10 +86,11 @@ def compare_lines(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
     settings = summary["settings"]
     hidden = plural(summary["n_hidden"][0], "known value")
     methods = plural(len(summary["methods"]), "method")
+    often = f", {settings['n_repeats']} times" if settings["n_repeats"] > 1 else ""
     best = [line for line in map(_best_line, summary["scores"]) if line]
     lines = [
-        f"{hidden} of {settings['n_rows']:,} rows were hidden, filled by {methods} and compared with the "
-        f"truth, {settings['n_repeats']} times.",
+        f"{hidden} of {plural(settings['n_rows'], 'row')} {'was' if summary['n_hidden'][0] == 1 else 'were'} "
+        f"hidden, filled by {methods} and compared with the truth{often}.",
         *([" ".join(best)] if best else []),
     ]
     doubts = []
@@ -407,7 +412,7 @@ def summarize_prediction(
     order = [place.method for place in places]
     order += [method for method in comparison.methods if method not in order]
     kinds = set(treatments.values())
-    imputes = Treatment.IMPUTED in kinds and len(kinds) > 1
+    imputes = Treatment.IMPUTED in kinds and bool({Treatment.NONE, Treatment.CONSTANT} & kinds)
     short = [
         say_best(comparison),
         say_whether_to_impute(comparison, treatments, n_missing) if imputes else None,
@@ -421,6 +426,7 @@ def summarize_prediction(
     lines, findings = ([one for one in said if one is not None] for said in (short, others))
     return {
         **run.to_dict(),
+        "fitted": False,
         "target": target,
         "task": comparison.task,
         "classes": [str(one) for one in classes],
@@ -514,13 +520,15 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def show_score(name: str, value: float | None) -> str:
-    """Return a score as it is written."""
+def show_score(name: str, value: float | None, scale: float | None = None) -> str:
+    """Return a score as it is written; errors in the unit of the target have the decimals of `scale`."""
     if value is None:
         return "\N{EN DASH}"
     if name == "accuracy":
         return f"{100 * value:.1f}%"
-    return svg.number(value, 4) if name in ("rmse", "mae") else f"{value:.3f}"
+    if name in ("rmse", "mae"):
+        return svg.number_to(value, (scale or value) / 10)
+    return minus(f"{value:.3f}")
 
 
 def render_prediction(summary: Summary) -> str:

@@ -4,6 +4,7 @@ Also the structure of a circuit over columns, as a plain dict and as a picture o
 """
 
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -15,7 +16,7 @@ from halfseen.circuits.structure import Structure
 from halfseen.report import svg
 from halfseen.report.describe_svg import squeeze
 from halfseen.report.summarize import impute_lines, judge_columns, sentence
-from halfseen.words import Missingness, minus
+from halfseen.words import Missingness, minus, share_words
 
 MOST_COLUMNS = 60
 """A tree over more columns is described in words only."""
@@ -178,6 +179,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "number": svg.number,
         "percent": svg.percent,
+        "exact_percent": share_words,
         "count": _count,
         "points": lambda share: minus(f"{100 * share:+.1f}"),
         "duration": _duration,
@@ -226,15 +228,16 @@ def _number_facts(fill: dict[str, Any], level: float, weights: str | None) -> li
     apart = not svg.may_be_years(fill)
     facts = []
     if not fill["time"]:
+        alike = partial(svg.number_to, unit=scale, apart=apart)
         weighted = "" if weights is None else f", weighted by {weights}"
         facts = [
             (
                 f"Observed mean (sd){weighted}",
-                f"{svg.number(fill['observed_mean'], 4, apart=apart)} ({svg.number(scale)})",
+                f"{alike(fill['observed_mean'])} ({alike(scale)})",
             ),
             (
                 f"Imputed mean (sd){weighted}",
-                f"{svg.number(fill['imputed_mean'], 4, apart=apart)} ({svg.number(fill['imputed_sd'])})",
+                f"{alike(fill['imputed_mean'])} ({alike(fill['imputed_sd'])})",
             ),
         ]
     if fill.get("relative_width") is not None:

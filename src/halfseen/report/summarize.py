@@ -220,7 +220,8 @@ def judge_check(check: Mapping[str, Any], labels: Mapping[str, str] = LABELS) ->
 def judge_fill(fill: Mapping[str, Any], check: Mapping[str, Any] | None, level: float) -> Summary:
     """Return verdict, label and evidence of a column with filled values.
 
-    Without a check, the width of the intervals or the probabilities of the levels decide.
+    Without a check, the width of the intervals or the probabilities of the levels can show that a column is
+    filled hardly better than by the mean, but not that it is filled well: a wrong model can be sure.
     """
     if check is not None:
         return judge_check(check)
@@ -240,7 +241,7 @@ def judge_fill(fill: Mapping[str, Any], check: Mapping[str, Any] | None, level: 
             "label": LABELS["unchecked"],
             "why": "There are too few known values to hide some of them.",
         }
-    verdict = grade(skill, skill)
+    verdict = "poor" if grade(skill, skill) == "poor" else "unchecked"
     label = LABELS[verdict].format(baseline=baseline_words(measure))
     return {
         "verdict": verdict,

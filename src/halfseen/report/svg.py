@@ -33,6 +33,21 @@ def number(value: float, digits: int = 3, *, apart: bool = True) -> str:
     return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
 
 
+def number_to(value: float, unit: float, *, apart: bool = True) -> str:
+    """Return a number with as many decimals as a unit has with three digits, so that numbers can be compared.
+
+    Examples
+    --------
+    >>> [number_to(value, 14.06) for value in (201.0, 14.06, 201.13)]
+    ['201.0', '14.1', '201.1']
+    """
+    if not (math.isfinite(value) and 1e-4 <= unit < 1e15 and abs(value) < 1e15):
+        return number(value, 4, apart=apart)
+    decimals = max(2 - math.floor(math.log10(unit)), 0)
+    text = f"{value:,.{decimals}f}" if apart else f"{value:.{decimals}f}"
+    return text.replace("-", "\N{MINUS SIGN}") if float(text.replace(",", "")) else text.removeprefix("-")
+
+
 def may_be_years(fill: dict[str, Any]) -> bool:
     """Whether the values of a column may be years: whole numbers in the range of recent centuries."""
     edges = fill["edges"]
