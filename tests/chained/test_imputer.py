@@ -170,3 +170,20 @@ def test_draws_for_pooling_are_chained_unless_a_joint_gaussian_will_do(change, r
     expected = "GaussianImputer" if reason is None else "ChainedImputer"
     assert type(imputer.members_[0]).__name__ == expected
     assert (reason or "all columns are nearly normal") in imputer.reason_
+
+
+def test_a_saved_model_of_a_skewed_column_gives_the_same_answers(tmp_path):
+    rng = np.random.default_rng(0)
+    income = rng.lognormal(1, 1, 150)  # the regressions have another margin of it than the first Gaussian
+    table = pd.DataFrame(
+        {"income": income, "age": rng.normal(50, 10, 150), "g": rng.choice(list("abc"), 150)}
+    )
+    table = table.mask(rng.random(table.shape) < 0.2)
+    model = ChainedImputer(2, random_state=0).fit(table)
+    start, margins = model.model_.start.features, model.model_.margins[0]
+    assert not torch.equal(start.scaler.loc, margins.scaler.loc)
+    model.save(tmp_path / "model.half")
+    same = halfseen.load(tmp_path / "model.half")
+    pd.testing.assert_frame_equal(same.transform(table), model.transform(table))
+    for one, other in zip(same.sample(table, n_draws=2), model.sample(table, n_draws=2), strict=True):
+        pd.testing.assert_frame_equal(one, other)

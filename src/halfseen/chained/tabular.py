@@ -428,7 +428,7 @@ class TabularChain:
         if n_cycles.shape != (1,) or n_cycles.dtype != torch.int64 or not 1 <= int(n_cycles) <= 10_000:
             raise ValueError("The number of cycles of chained equations is not a positive whole number.")
         margins = [
-            start.features.with_margins(state, f"chain.{s}.margin")
+            inputs.features.with_margins(state, f"chain.{s}.margin")
             for s in range(len(parameters[0].coefficients))
         ]
         model = cls(columns, inputs, equations, parameters, margins, start, order.tolist(), int(n_cycles))
