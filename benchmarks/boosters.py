@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from harness import ROOT, find_commit, store_with_table
+from harness import ROOT, find_commit, store_with_table, stored_runs
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import train_test_split
@@ -222,9 +222,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="repeat stored runs")
     parser.add_argument("--only", default=",".join(TABLES), help="tables, separated by commas")
     given = parser.parse_args()
-    stored, runs = ROOT / "results" / "boosters.json", []
-    if stored.exists() and not given.again:
-        runs = json.loads(stored.read_text(encoding="utf-8"))["runs"]
+    runs = stored_runs("boosters", again=given.again)
     for name in given.only.split(","):
         if name not in {one["table"] for one in runs}:
             runs.append(run(name, SPLITS, methods()))

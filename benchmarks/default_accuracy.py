@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from harness import ROOT, find_commit, store_with_table
+from harness import ROOT, find_commit, store_with_table, stored_runs
 
 from halfseen import AutoImputer, GaussianImputer, TreeImputer
 from halfseen.evaluation.candidates import enter
@@ -94,9 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--again", action="store_true", help="repeat stored runs")
     given = parser.parse_args()
-    stored, runs = ROOT / "results" / "default_accuracy.json", []
-    if stored.exists() and not given.again:
-        runs = json.loads(stored.read_text(encoding="utf-8"))["runs"]
+    runs = stored_runs("default_accuracy", again=given.again)
     known = {(one["table"], one["seed"]) for one in runs}
     for name in TABLES:
         for seed in range(MASKS):

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from harness import ROOT, find_commit, store_with_table
+from harness import ROOT, find_commit, store_with_table, stored_runs
 from memory import PROGRAM, wait_for
 
 from halfseen.files.tables import read_table
@@ -99,9 +99,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="repeat stored runs")
     parser.add_argument("--small", action="store_true", help="repeat stored runs of small incomplete tables")
     given = parser.parse_args()
-    stored, runs = ROOT / "results" / "default_method.json", []
-    if stored.exists() and not given.again:
-        runs = json.loads(stored.read_text(encoding="utf-8"))["runs"]
+    runs = stored_runs("default_method", again=given.again)
     if given.small:
         now = find_commit()
         runs = [run for run in runs if run["commit"] == now or not (run["missing"] and is_small(run))]

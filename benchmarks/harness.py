@@ -40,6 +40,15 @@ def print_results(results: Mapping[str, Any]) -> None:
             print(f"{name}: {found:.3g} is above {results['limits'][name]:g}")
 
 
+def stored_runs(name: str, *, again: bool = False) -> list[dict[str, Any]]:
+    """The runs in ``results/<name>.json``, which an interrupted benchmark continues; none if done again."""
+    path = ROOT / "results" / f"{name}.json"
+    if again or not path.exists():
+        return []
+    runs: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    return runs
+
+
 def store(name: str, results: Mapping[str, Any]) -> None:
     """Writes results to ``results/<name>.json``."""
     folder = ROOT / "results"
