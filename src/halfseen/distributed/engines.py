@@ -166,8 +166,8 @@ def start_on_loopback(ray: Any, n_workers: int | None) -> None:
     if found != [LOOPBACK]:
         ray.shutdown()
         raise RuntimeError(
-            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: set the variable "
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER to 0, start a cluster and pass its address, or use "
+            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: set the "
+            "variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER to 0, start a cluster and pass its address, or use "
             "engine='local'"
         )
 
