@@ -337,8 +337,8 @@ def _parse(text: bytes, part: ScanFile, schema: pa.Schema | None, names: Sequenc
 def merge_types(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     """Returns the types of columns whose cells are of the types of both: text, if nothing else holds both.
 
-    The result does not depend on the order in which the schemas of the pieces of a text are merged. It is that
-    of the cells in one piece, so that types do not depend on how rows are divided into pieces and files.
+    The result does not depend on the order in which the schemas of the pieces of a text are merged. It is the
+    type of the cells in one piece, so that types do not depend on how rows are divided into pieces and files.
 
     Examples
     --------
