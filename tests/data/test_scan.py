@@ -1,5 +1,6 @@
 """A scan reads the same rows whatever the files, row groups and formats, and names the file of an error."""
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -252,6 +253,34 @@ def test_a_damaged_page_with_a_checksum_is_an_error_that_names_the_file(tmp_path
     for read in (lambda: halfseen.scan(path).read(), lambda: halfseen.read_table(path)):
         with pytest.raises(TableError, match=r"f\.parquet: not a readable parquet file \(.*CRC checksum"):
             read()
+
+
+CELLS = (
+    "5", "0", "1", "-3", "007", "+3", "2020", "1.5", "1e3", "inf", "nan", "99999999999999999999", "true",
+    "False", "2020-01-02", "2020-01-02 10:11:12", "2020-01-02T10:11", "2020-01-02 10:11:12.123",
+    "2020-01-02T10:11:12Z", "2020-01-02T10:11:12.5Z", "2020-01-02T10:11:12+02:00", "10:11:12", "10:11", "abc",
+    "NA", "",
+)  # fmt: skip
+
+
+def test_the_type_of_a_csv_column_does_not_depend_on_the_files(tmp_path):
+    """Each pair of cells in one file, and in two files in both orders, as one column for each pair."""
+    pairs = [*itertools.combinations_with_replacement(CELLS, 2)]
+    names = ",".join(f"c{number}" for number in range(len(pairs))) + "\n"
+    firsts, seconds = (",".join(pair[side] for pair in pairs) + "\n" for side in (0, 1))
+    found = []
+    for name, parts in {"a": [firsts + seconds], "b": [firsts, seconds], "c": [seconds, firsts]}.items():
+        (tmp_path / name).mkdir()
+        for number, rows in enumerate(parts):
+            (tmp_path / name / f"f{number}.csv").write_text(names + rows)
+        scan = halfseen.scan(tmp_path / name)
+        found.append(scan.schema.types)
+        assert scan.read().num_rows == 2
+    assert found[0] == found[1] == found[2]
+    types = dict(zip(pairs, found[0], strict=True))
+    assert types["0", "true"] == pa.string()
+    assert types["2020-01-02", "2020-01-02 10:11:12"] == pa.timestamp("s")
+    assert types["2020-01-02T10:11:12Z", "2020-01-02T10:11:12.5Z"] == pa.timestamp("ns", "UTC")
 
 
 def test_text_columns_of_a_csv_may_hold_numbers(tmp_path):

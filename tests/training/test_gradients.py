@@ -17,6 +17,7 @@ from halfseen.training import gradients
 from halfseen.training.gradients import GradientPlan, check_shared, gradient_plan
 
 HERE = Path(__file__).parent
+ON_LOOPBACK = os.environ | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
 
 
 @pytest.fixture
@@ -70,20 +71,28 @@ def free_port():
         return one.getsockname()[1]
 
 
+def start_by_hand(script, *arguments):
+    """Starts two processes that find each other by the environment."""
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    command = [sys.executable, script, *arguments]
+    environments = ({**ON_LOOPBACK, **shared, "RANK": str(rank)} for rank in range(2))
+    running = [subprocess.Popen(command, env=one) for one in environments]
+    return [one.wait(timeout=300) for one in running]
+
+
+def start_by_torchrun(script, *arguments):
+    """Starts two processes by the launcher that the guide names."""
+    place = ("--master-addr", "127.0.0.1", "--master-port", str(free_port()))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *place]
+    return [subprocess.run([*command, script, *arguments], env=ON_LOOPBACK, timeout=300).returncode] * 2
+
+
 @pytest.mark.slow
-def test_two_processes_compute_the_gradients_of_one(sharing, tmp_path):
+@pytest.mark.parametrize("start", [start_by_hand, start_by_torchrun])
+def test_two_processes_compute_the_gradients_of_one(sharing, tmp_path, start):
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this build of torch has no gloo")
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    shared |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "sharing.py"), str(tmp_path / "found")],
-            env={**os.environ, **shared, "RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
-    assert [one.wait(timeout=300) for one in running] == [0, 0]
+    assert start(str(HERE / "sharing.py"), str(tmp_path / "found")) == [0, 0]
     first, second = (torch.load(f"{tmp_path}/found.{rank}", weights_only=False) for rank in range(2))
     alone = sharing.train()
     assert len(alone["gradients"]) > 4 * 4

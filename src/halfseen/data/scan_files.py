@@ -35,6 +35,7 @@ TEXT_IN_PIECE = 1 << 23  # bytes of a csv that are parsed together; a guess
 LONGEST_RECORD = 1 << 26  # bytes in which a record must end, or its quotes are no quotes
 SAMPLE = 1 << 17  # bytes in which the delimiter is looked for
 _BATCH = 1 << 16  # rows of a row group that are decoded together; the largest block
+TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")  # not 1 and 0, which are numbers
 _QUOTE, _NEWLINE, _MARK = 34, 10, b"\xef\xbb\xbf"
 
 
@@ -323,7 +324,11 @@ def _parse(text: bytes, part: ScanFile, schema: pa.Schema | None, names: Sequenc
         read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
         parse_options=pa.csv.ParseOptions(delimiter=part.delimiter, newlines_in_values=b'"' in text),
         convert_options=pa.csv.ConvertOptions(
-            strings_can_be_null=True, column_types=types, include_columns=[*types]
+            strings_can_be_null=True,
+            true_values=TRUE,
+            false_values=FALSE,
+            column_types=types,
+            include_columns=[*types],
         ),
     )
     return table
@@ -332,7 +337,8 @@ def _parse(text: bytes, part: ScanFile, schema: pa.Schema | None, names: Sequenc
 def merge_types(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     """Returns the types of columns whose cells are of the types of both: text, if nothing else holds both.
 
-    The result does not depend on the order in which the schemas of the pieces of a text are merged.
+    The result does not depend on the order in which the schemas of the pieces of a text are merged. It is the
+    type of the cells in one piece, so that types do not depend on how rows are divided into pieces and files.
 
     Examples
     --------
@@ -348,5 +354,9 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
     if pa.types.is_null(one):
         return other
-    numbers = {pa.int64(), pa.float64()}
-    return pa.float64() if {one, other} == numbers else pa.string()
+    if {one, other} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    moments = [pa.timestamp("s") if pa.types.is_date(dtype) else dtype for dtype in (one, other)]
+    if not all(map(pa.types.is_timestamp, moments)) or moments[0].tz != moments[1].tz:
+        return pa.string()
+    return pa.timestamp("ns" if "ns" in (moments[0].unit, moments[1].unit) else "s", moments[0].tz)

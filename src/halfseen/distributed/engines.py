@@ -147,10 +147,13 @@ def start_on_loopback(ray: Any, n_workers: int | None) -> None:
     """Starts Ray on this machine so that it listens on the loopback address only.
 
     On Linux, Ray replaces a loopback address by one that other machines can reach, and listens on all. On
-    Windows and macOS it does not, as long as clusters are not enabled; here it starts in the same way.
+    Windows and macOS it does not, as long as clusters are not enabled; here it starts in the same way. The
+    public way is the variable ``RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0``, but it is read once, when Ray is
+    imported, and would hold as well for clusters that this process connects to later. So the constant that is
+    read from it is set for a moment, and it is checked on what Ray listens.
     """
     constants: Any = import_module("ray._private.ray_constants")
-    usual = constants.ENABLE_RAY_CLUSTER
+    usual = getattr(constants, "ENABLE_RAY_CLUSTER", True)
     constants.ENABLE_RAY_CLUSTER = False
     try:
         ray.init(
@@ -163,8 +166,9 @@ def start_on_loopback(ray: Any, n_workers: int | None) -> None:
     if found != [LOOPBACK]:
         ray.shutdown()
         raise RuntimeError(
-            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: start a "
-            "cluster and pass its address, or use engine='local'"
+            f"Ray {ray.__version__} listens on {', '.join(found)} and not on {LOOPBACK} only: set the "
+            "variable RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER to 0, start a cluster and pass its address, or use "
+            "engine='local'"
         )
 
 
