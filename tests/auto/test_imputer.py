@@ -271,9 +271,7 @@ def test_one_gaussian_is_fitted_to_the_same_cells_and_its_penalty_is_found_once(
         return usual(self, codes)
 
     X = np.random.default_rng(0).uniform(-1, 1, size=(300, 3))
-    X[:, 2] = (
-        np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0) + 0.1 * X[:, 2]
-    )  # which trees know and Gaussians do not
+    X[:, 2] = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0) + 0.1 * X[:, 2]  # trees know it, Gaussians do not
     X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
     expected = TreeImputer(**WorkPlan(300, 3, 0, 300).settings("trees", 300), random_state=0).fit(X)
     monkeypatch.setattr(GaussianImputer, "_fit_model", fit_model)
@@ -284,11 +282,13 @@ def test_one_gaussian_is_fitted_to_the_same_cells_and_its_penalty_is_found_once(
     assert n_first == (~np.isnan(X)).sum() > n_second
     trees = imputer.members_[list(imputer.fitted_to_).index("trees")]
     assert imputer.fitted_to_["trees"]["hidden_cells"] == 0
-    np.testing.assert_array_equal(
-        trees.transform(X), expected.transform(X)
-    )  # they begin with the same Gaussian
+    np.testing.assert_array_equal(trees.transform(X), expected.transform(X))  # from the same Gaussian
     assert second == GaussianImputer(random_state=0).fit(X).ridge_
     assert not hasattr(imputer, "_gaussians")
+    ridges.clear()
+    monkeypatch.setattr(hiding, "MAX_COMPARED_ROWS", 150)
+    AutoImputer(candidates=["mean", "gaussian", "trees"], random_state=0).fit(X)
+    assert [ridge for ridge, _ in ridges] == ["auto"] * 3  # of the first rows, of random ones, and of all
 
 
 def test_members_are_fitted_within_half_of_the_memory_budget(monkeypatch):

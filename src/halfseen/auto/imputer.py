@@ -470,7 +470,7 @@ class AutoImputer(BaseImputer):
         """
         template = GaussianImputer()
         for known, fitted in self._gaussians:
-            if len(known) == len(codes) and bool((known.observed | ~codes.observed).all()):
+            if _contains(known, codes):
                 if torch.equal(known.observed, codes.observed):
                     return fitted
                 if not isinstance(fitted.model_.gaussian, LowRankGaussian):
@@ -524,6 +524,13 @@ class AutoImputer(BaseImputer):
                 raise ValueError("the weights do not fit the members")
         if not isinstance(self.sharpness_, float) or not 0.0 < self.sharpness_ < np.inf:
             raise ValueError(f"the sharpness is {self.sharpness_!r:.60}")
+
+
+def _contains(known: Incomplete, codes: Incomplete) -> bool:
+    """Returns whether rows are the same, and all cells that are observed in the codes are known."""
+    if len(known) != len(codes) or bool((codes.observed & ~known.observed).any()):
+        return False
+    return torch.equal(known.x[codes.observed], codes.x[codes.observed])
 
 
 def _count_incomplete(codes: Incomplete) -> int:
