@@ -130,7 +130,12 @@ class TabularTrees:
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
-        basis = self._refined(self.start(codes), ~codes.observed.numpy(), len(self.rounds))
+        return self._point_of(
+            self._refined(self.start(codes), ~codes.observed.numpy(), len(self.rounds)), codes
+        )
+
+    def _point_of(self, basis: Basis, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by the predictions of the last round."""
         result = torch.from_numpy(basis.values.copy())
         for c, block in self.blocks.items():
             result[:, c] = block.likeliest(torch.from_numpy(basis.probabilities[c])).double()
@@ -147,15 +152,16 @@ class TabularTrees:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of each number by itself; most probable levels otherwise."""
-        found = self._with_heads(
+        found, point = self._with_heads(
             codes, probabilities, lambda rows: self.gaussian.quantiles(rows, probabilities)
         )
-        return self._with_levels(codes, found, self.point(codes))
+        return self._with_levels(codes, found, point)
 
     def interval(self, codes: Incomplete, level: float) -> Tensor:
         """Returns the ends (2, N, C) of central intervals of numbers; most probable levels otherwise."""
-        found = self._with_heads(codes, central(level), lambda rows: self.gaussian.interval(rows, level))
-        point = self.point(codes)
+        found, point = self._with_heads(
+            codes, central(level), lambda rows: self.gaussian.interval(rows, level)
+        )
         return self._with_levels(codes, enclosing(found, point, level), point)
 
     def _with_heads(
@@ -163,20 +169,26 @@ class TabularTrees:
         codes: Incomplete,
         probabilities: Sequence[float],
         by_gaussian: Callable[[Incomplete], Tensor],
-    ) -> Tensor:
-        """Returns quantiles (Q, N, C) of missing numbers by the trees; `by_gaussian` where there are none."""
+    ) -> tuple[Tensor, Tensor]:
+        """Returns quantiles (Q, N, C) of missing numbers by the trees, and the completed codes (N, C).
+
+        Quantiles are those `by_gaussian` where there are no trees.
+        """
         asked = np.asarray(probabilities)[:, None]
-        result = by_gaussian(codes)
-        for columns, shown in self._limited(codes):
-            result[..., columns] = by_gaussian(shown)[..., columns]
         missing = ~codes.observed.numpy()
+        if all(c in self._last or not missing[:, c].any() for c in self.gaussian.features.numeric):
+            result = codes.x.expand(len(asked), -1, -1).clone()
+        else:
+            result = by_gaussian(codes)
+            for columns, shown in self._limited(codes):
+                result[..., columns] = by_gaussian(shown)[..., columns]
         basis = self._refined(self.start(codes), missing, len(self.rounds) - 1)
         for c, head in self._last.items():
             rows = np.flatnonzero(missing[:, c])
             if isinstance(head, NumberHead) and len(rows):
                 found = head.quantiles(basis.inputs(c, head.predictors, rows), asked, self.scale[c])
                 result[:, torch.from_numpy(rows), c] = torch.from_numpy(found)
-        return result
+        return result, self._point_of(refine(basis, self._last, missing), codes)
 
     def _with_levels(self, codes: Incomplete, numbers: Tensor, point: Tensor) -> Tensor:
         """Returns (Q, N, C) with the numbers given, and with the most probable levels (N, C) of the point."""
