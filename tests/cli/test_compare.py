@@ -214,7 +214,8 @@ def test_long_tables_are_subsampled_also_if_columns_are_views_of_text():
 def test_no_number_of_a_comparison_of_predictors_is_cut(width):
     one = {"mean": -0.008, "low": -0.05, "high": 0.03}
     method = {
-        "best": False, "tied": True, "scores": dict.fromkeys(("r2", "rmse", "mae"), one), "by_rate": [one] * 4,
+        "best": False, "tied": True,
+        "scores": dict.fromkeys(("r2", "rmse", "mae"), one), "by_rate": [one] * 4,
         "fit_seconds": 12.5, "mebibytes": 100.0, "n_done": 5, "n_folds": 5, "n_failed": 0,
     }  # fmt: skip
     names = ("gaussian+boosting", "constant+boosting", "sparsity-norm")
