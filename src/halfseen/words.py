@@ -130,7 +130,7 @@ def similar_words(names: Iterable[str], wanted: str) -> str:
 
     Examples
     --------
-    >>> similar_words(["auto", "gaussian"], "gausian")
+    >>> similar_words(["auto", "gaussian"], "gauss")
     "; did you mean 'gaussian'?"
     >>> similar_words(["auto", "gaussian"], "forest")
     ''

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from halfseen.cli.compare import comparison_table, thin_rows
+from halfseen.cli.compare_target import prediction_table
 from halfseen.cli.main import main
 from halfseen.cli.options import QUICK as QUICK_METHODS
 from halfseen.cli.requests import CompareRequest
@@ -207,3 +208,26 @@ def test_long_tables_are_subsampled_also_if_columns_are_views_of_text():
     rows = thinned["x"].to_pylist()
     assert rows == sorted(rows)
     assert thinned["view"].to_pylist() == ["abcdef"[row] for row in rows]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_no_number_of_a_comparison_of_predictors_is_cut(width):
+    one = {"mean": -0.008, "low": -0.05, "high": 0.03}
+    method = {
+        "best": False, "tied": True,
+        "scores": dict.fromkeys(("r2", "rmse", "mae"), one), "by_rate": [one] * 4,
+        "fit_seconds": 12.5, "mebibytes": 100.0, "n_done": 5, "n_folds": 5, "n_failed": 0,
+    }  # fmt: skip
+    names = ("gaussian+boosting", "constant+boosting", "sparsity-norm")
+    labels = {"r2": "R²", "rmse": "RMSE", "mae": "MAE"}
+    summary = {
+        "target": "price", "task": "regression", "n_repeats": 1, "n_splits": 5, "rates": [0.0, 0.1, 0.3, 0.5],
+        "scores": [{"name": name, "label": label, "main": name == "r2"} for name, label in labels.items()],
+        "methods": [method | {"name": name} for name in names],
+    }  # fmt: skip
+    console = Console(file=io.StringIO(), width=width)
+    console.print(prediction_table(summary, narrow=width < 120))
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    assert shown.count("gaussian+boosting") == 1
+    assert ("MiB" in shown) == (width == 140)

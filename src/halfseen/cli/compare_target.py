@@ -122,6 +122,8 @@ MAX_ROWS = 5_000
 
 _WIDE = 140
 
+_BROAD = 120  # a terminal that holds all columns of the table with blanks between them
+
 
 def run_compare_target(request: CompareRequest, reporter: Reporter) -> PredictionComparison:
     """Compare predictors of a column of a table file; print the result, write what was asked for."""
@@ -231,7 +233,7 @@ def print_prediction(summary: dict[str, Any]) -> None:
     """Print the table of a comparison of predictors, then what it means, on standard output."""
     terminal = Console(file=sys.stdout)
     console = terminal if terminal.is_terminal else Console(file=sys.stdout, width=_WIDE)
-    console.print(prediction_table(summary))
+    console.print(prediction_table(summary, narrow=console.width < _BROAD))
     console.print(
         Text("* best mean   = statistically tied with the best (95% CI of the paired difference includes 0)"),
         soft_wrap=not console.is_terminal,
@@ -248,37 +250,53 @@ def print_prediction(summary: dict[str, Any]) -> None:
             console.print(Text(text, style="red"), soft_wrap=not console.is_terminal)
 
 
-def prediction_table(summary: dict[str, Any]) -> Table:
-    """Return the table: a line per method, the scores, the main score with more values missing, the cost."""
+def prediction_table(summary: dict[str, Any], *, narrow: bool = False) -> Table:
+    """Return the table: a line per method, the scores, the main score with more values missing, the cost.
+
+    A narrow one has no column of memory, and none of folds if all were finished.
+    """
     main = next((score for score in summary["scores"] if score["main"]), None)
     title = f"Predicting {one_line(summary['target'])} ({summary['task']})"
     times = f"{summary['n_repeats']} repetitions of " if summary["n_repeats"] > 1 else ""
     title += f": mean and 95% CI over {times}{summary['n_splits']} folds"
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        padding=(0, 0) if narrow else (0, 1),
+    )
     table.add_column("method", no_wrap=True)
     for score in summary["scores"]:
         table.add_column(score["label"], justify="right", no_wrap=True)
     later = summary["rates"][1:]
     for rate in later:
         table.add_column(f"{rate:.0%} removed", justify="right")
-    for label in ("s", "MiB", "folds"):
+    unfinished = any(method["n_done"] < method["n_folds"] for method in summary["methods"])
+    costs = ["s", *([] if narrow else ["MiB"]), *(["folds"] if unfinished or not narrow else [])]
+    for label in costs:
         table.add_column(label, justify="right")
     for method in summary["methods"]:
-        cells = [_cell(method, score, summary["methods"][0]) for score in summary["scores"]]
+        cells = [_cell(method, score, summary["methods"][0], narrow) for score in summary["scores"]]
         cells += [
             Text(show_score(main["name"] if main else "", one["mean"])) for one in method["by_rate"][1:]
         ]
-        seconds, memory = method["fit_seconds"], method["mebibytes"]
-        cost = ["\N{EN DASH}" if seconds is None else f"{seconds:.2f}"]
-        cost.append("\N{EN DASH}" if memory is None else f"{memory:.0f}")
-        folds = f"{method['n_done']}/{method['n_folds']}"
-        folds += f", {method['n_failed']} failed" if method["n_failed"] else ""
-        style = "bold red" if method["n_failed"] else ""
-        table.add_row(method["name"], *cells, *cost, Text(folds, style=style))
+        table.add_row(method["name"], *cells, *(_cost(method)[label] for label in costs))
     return table
 
 
-def _cell(method: dict[str, Any], score: dict[str, Any], best: dict[str, Any]) -> Text:
+def _cost(method: dict[str, Any]) -> dict[str, Text]:
+    seconds, memory = method["fit_seconds"], method["mebibytes"]
+    folds = f"{method['n_done']}/{method['n_folds']}"
+    folds += f", {method['n_failed']} failed" if method["n_failed"] else ""
+    return {
+        "s": Text("\N{EN DASH}" if seconds is None else f"{seconds:.2f}"),
+        "MiB": Text("\N{EN DASH}" if memory is None else f"{memory:.0f}"),
+        "folds": Text(folds, style="bold red" if method["n_failed"] else ""),
+    }
+
+
+def _cell(method: dict[str, Any], score: dict[str, Any], best: dict[str, Any], narrow: bool) -> Text:
     scale = best["scores"][score["name"]]["mean"]
     one = method["scores"][score["name"]]
     mark = "*" if method["best"] else "=" if method["tied"] else ""
@@ -286,7 +304,8 @@ def _cell(method: dict[str, Any], score: dict[str, Any], best: dict[str, Any]) -
     if score["main"] and method["best"]:
         text.stylize("bold green")
     if score["main"] and one["low"] is not None:
-        text.append(f" \N{PLUS-MINUS SIGN}{(one['high'] - one['low']) / 2:.3f}", style="dim")
+        half = f"{(one['high'] - one['low']) / 2:.3f}"
+        text.append(f"{chr(10) if narrow else ' '}\N{PLUS-MINUS SIGN}{half}", style="dim")
     return text
 
 
