@@ -299,7 +299,8 @@ def test_limits_beyond_which_all_exact_numbers_lie_are_kept_as_text(read, tmp_pa
     cells = ["0.12", "<0.5", "0.2", "", "0.31", "<0.5", "0.4"]
     file = read("v,x\n" + "".join(f"{cell},1\n" for cell in cells))
     assert file.table["v"].to_pylist() == [0.12, None, 0.2, None, 0.31, None, 0.4]
-    assert not file.settings and file.n_missing == 1
+    assert not file.settings
+    assert file.n_missing == 1
     (note,) = file.notes
     assert note.startswith("column 'v': no exact number is within the limits of cells such as '<0.5'")
     filled = file.table.set_column(0, "v", pa.array([0.12, 0.3, 0.2, 0.25, 0.31, 0.3, 0.4]))

@@ -101,10 +101,8 @@ def replace_limits(
     if past.all():  # no number would be known exactly
         hidden, limits, settings = limited, [], {}
         text = most_frequent(texts, numbers.counts, limited)
-        notes = [
-            Note(f"column {name!r}: no exact number is within the limits of cells such as {text!r}, which keep "
-                 "their text and are not used by the model", "check")
-        ]  # fmt: skip
+        said = f"column {name!r}: no exact number is within the limits of cells such as {text!r}, which keep "
+        notes = [Note(f"{said}their text and are not used by the model", "check")]
     typed = np.where(fits, found, 0).astype(np.int64) if whole else found
     return Limited(pa.array(typed, mask=hidden | ~fits), hidden, tuple(limits), settings, tuple(notes))
 
