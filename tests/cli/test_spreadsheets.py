@@ -467,3 +467,34 @@ def test_equal_tables_give_equal_workbooks(tmp_path):
     for name in ("u.xlsx", "v.xlsx"):
         write_tables([file.table], str(tmp_path / name), file)
     assert (tmp_path / "u.xlsx").read_bytes() == (tmp_path / "v.xlsx").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ([["Summe", 400, 800]], "row 32 holds a total"),
+        ([[], ["Total", 400, 800], [], ["Source: the register of 2021"]], "row 33 holds a total"),
+        (
+            [[], ["Source: the register of 2021"], ["Note: all values are estimates"]],
+            "rows 33, 34 hold remarks",
+        ),
+    ],
+)
+def test_totals_and_remarks_below_a_table_are_kept_and_not_read(tmp_path, end, said):
+    records = [[f"item {i % 7}", None if i == 3 else i, 2 * i] for i in range(30)]
+    data = pack({"data": sheet([["item", "x", "y"], *records, *end])})
+    source, target = copy(tmp_path, data)
+    file = read_table(source)
+    assert file.table.num_rows == 30
+    assert any(
+        note.startswith(f"{said}: kept in a copy of the workbook, but not read") for note in file.notes
+    )
+    expected = values_of(source)
+    expected[4][1] = 29
+    assert values_of(target) == expected
+
+
+def test_a_word_that_only_looks_like_a_total_is_a_record(tmp_path):
+    records = [["mean" if i % 3 else "sum", i, 2 * i] for i in range(30)]
+    file = read_table(save(tmp_path, pack({"data": sheet([["kind", "x", "y"], *records])})))
+    assert file.table.num_rows == 30

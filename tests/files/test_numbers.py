@@ -295,6 +295,19 @@ def test_a_few_repeated_words_are_exceptions_even_in_more_than_a_tenth_of_the_ce
     assert few.notes == ()  # three numbers among words are levels
 
 
+def test_limits_beyond_which_all_exact_numbers_lie_are_kept_as_text(read, tmp_path):
+    cells = ["0.12", "<0.5", "0.2", "", "0.31", "<0.5", "0.4"]
+    file = read("v,x\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert file.table["v"].to_pylist() == [0.12, None, 0.2, None, 0.31, None, 0.4]
+    assert not file.settings
+    assert file.n_missing == 1
+    (note,) = file.notes
+    assert note.startswith("column 'v': no exact number is within the limits of cells such as '<0.5'")
+    filled = file.table.set_column(0, "v", pa.array([0.12, 0.3, 0.2, 0.25, 0.31, 0.3, 0.4]))
+    write_tables([filled], str(tmp_path / "out.csv"), file)
+    assert (tmp_path / "out.csv").read_text().split()[2:5] == ["<0.5,1", "0.2,1", "0.25,1"]
+
+
 def test_a_word_beside_numbers_with_a_unit_is_named_with_the_option_that_makes_it_missing(read):
     weights = [f"{50 + 1.5 * i:.1f} kg" for i in range(40)]
     file = read("w,x\n" + "".join(f"{cell},1\n" for cell in [*weights, *["bortfall"] * 6]))

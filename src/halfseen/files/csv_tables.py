@@ -397,15 +397,46 @@ def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Ite
     yield "holds units", _only(text, 0, _holds_units(text))
     first = _holds_labels(text, 0)
     yield "holds labels", _only(text, 0, first) | _only(text, 1, first and _holds_labels(text, 1))
-    blank = _blank_end(text)
-    remarks, end = _find_remarks(text)
-    if remarks.any():
-        yield "holds a remark", remarks
-        blank = end
-    last = text.num_rows - 1 - int(blank.sum())
-    yield "holds a total", _only(text, last, _holds_total(text, last)) | _holds_subtotals(text)
+    remarks, blank, total = _find_end(text)
+    yield "holds a remark", remarks
+    yield "holds a total", total | _holds_subtotals(text)
     if not keep_empty:
         yield "has no values", blank & is_no_accident(text, blank)
+
+
+def _find_end(text: pa.Table) -> tuple[Mask, Mask, Mask]:
+    """Return which rows at the end of a table are remarks, or empty beside these, and which is a total."""
+    remarks, end = _find_remarks(text)
+    blank = end if remarks.any() else _blank_end(text)
+    last = text.num_rows - 1 - int(blank.sum())
+    return remarks, blank, _only(text, last, _holds_total(text, last))
+
+
+def cut_end(text: pa.Table, first: int) -> tuple[int, list[Note]]:
+    """Return how many rows come before the total and the remarks at the end of a sheet, and notes on these.
+
+    Parameters
+    ----------
+    text : pyarrow.Table
+        The cells of the sheet as texts.
+    first : int
+        The number of the first row in the sheet.
+    """
+    if text.num_rows < _MIN_ROWS:
+        return text.num_rows, []
+    remarks, _, total = _find_end(text)
+    notes = []
+    for what, rows in (("holds a total", total), ("holds a remark", remarks)):
+        numbers = [f"{row + first:,}" for row in np.flatnonzero(rows)[:_SHOWN].tolist()]
+        if numbers:
+            one = len(numbers) == 1
+            said = f"row {numbers[0]} {what}" if one else f"rows {', '.join(numbers)} {_PLURAL[what]}"
+            notes.append(Note(f"{said}: kept in a copy of the workbook, but not read"))
+    others = np.flatnonzero(remarks | total)
+    if not len(others):
+        return text.num_rows, notes
+    stop = int(others[0])
+    return stop - int(_blank_end(text.slice(0, stop)).sum()), notes
 
 
 def _only(text: pa.Table, row: int, found: bool) -> Mask:

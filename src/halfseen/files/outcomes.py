@@ -83,7 +83,7 @@ def replace_limits(
     exact = fits & ~limited
     if not forced and len(np.unique(found[exact])) < MIN_EXACT:
         return None
-    limits, settings, notes = [], {}, []
+    limits, settings, notes, past = [], {}, [], ~exact
     for side, held in sides.items():
         if not held.any():
             continue
@@ -96,7 +96,13 @@ def replace_limits(
         notes.append(_describe(name, side, text, bound, numbers, main, held & ~main, exact, found))
         limits.append(Limit(side, bound, text))
         settings[f"censored_{side}"] = bound
+        past |= found < bound if side == "below" else found > bound
         found[main] = _beyond(bound, side, whole)
+    if past.all():  # no number would be known exactly
+        hidden, limits, settings = limited, [], {}
+        text = most_frequent(texts, numbers.counts, limited)
+        said = f"column {name!r}: no exact number is within the limits of cells such as {text!r}, which keep "
+        notes = [Note(f"{said}their text and are not used by the model", "check")]
     typed = np.where(fits, found, 0).astype(np.int64) if whole else found
     return Limited(pa.array(typed, mask=hidden | ~fits), hidden, tuple(limits), settings, tuple(notes))
 

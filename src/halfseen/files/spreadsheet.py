@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.errors import TableError
-from halfseen.files.csv_tables import is_no_accident, note_blank_rows
+from halfseen.files.csv_tables import cut_end, is_no_accident, note_blank_rows
 from halfseen.files.distinct import EMPTY, NOTHING, Integers, Mask, as_mask
 from halfseen.files.expansion import Expansion, check_cells
 from halfseen.files.sheet_xml import TYPES, Range, SheetXml, parse_sheet, spell_address
@@ -382,6 +382,10 @@ def parse_spreadsheet(
     table, columns, kinds = _arrange(cells, header_row, where, bound)
     check_names(table.column_names, source)
     fixed = _find_fixed(cells, header_row, table.num_rows, columns)
+    n_rows, said = cut_end(table, header_row + 1)
+    notes += said
+    table = table.slice(0, n_rows)
+    fixed, kinds = ({name: one[:n_rows] for name, one in several.items()} for several in (fixed, kinds))
     blank = np.logical_and.reduce([one == BLANK for one in kinds.values()])
     if keep_empty or not is_no_accident(table, blank):
         blank = np.zeros_like(blank)
