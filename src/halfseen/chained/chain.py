@@ -10,16 +10,20 @@ van Buuren & Groothuis-Oudshoorn (2011), mice: Multivariate Imputation by Chaine
 Chib (1993), for the scores of values that are known to lie in an interval.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel
+from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
+from halfseen.chained.blocks import (
+    draw_missing,
+    draw_regression,
+    followers,
+    given_others,
+    led_blocks,
+)
 from halfseen.chained.constraints import Constraints, draw_codes, draw_within
 from halfseen.chained.effects import (
     FIRST_SWEEPS,
@@ -32,28 +36,25 @@ from halfseen.chained.effects import (
     cross_products,
     sequential,
 )
-from halfseen.chained.inputs import InputColumn, Inputs, Role, score_codes
+from halfseen.chained.equations import Equation
+from halfseen.chained.inputs import (
+    Inputs,
+    Role,
+    ScoreTargets,
+    decode_scores,
+    score_codes,
+)
 from halfseen.chained.methods import Draw, Method, draw_by_method, fit_method
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import (
-    CONSTANT_SCALE,
-    CROWDED_ROWS,
     EDGE,
     ENOUGH_ROWS,
-    FEW_ROWS,
-    FLAT,
-    PRIOR_ROWS,
-    PRIOR_SCALE,
     LogisticPosterior,
     MultinomialModel,
     Noise,
     OrderedModel,
-    are_few,
-    choose_prior_rows,
-    draw_between,
     draw_linear,
     expected,
-    find_mode,
     follow_mode,
     multinomial,
     ordered,
@@ -62,39 +63,8 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 
-PRIOR_CANDIDATES = tuple(0.25 * 2.0**k for k in range(14))  # rows per coefficient; with fewer, draws are wild
-MOST_COEFFICIENTS = 400  # of a multinomial regression, whose cost grows with their cube
 FRESH_CYCLES = 1  # in which the second derivatives of logistic regressions are computed, as in the last one
 NO_CONSTRAINTS, NOT_PASSIVE = Constraints(()), Passive((), {})
-
-
-@dataclass(frozen=True)
-class Equation:
-    """The regression of one column: its inputs and its prior.
-
-    Shapes
-    ------
-    inputs : (P), positions in the design matrix, the constant first.
-    prior : (P), precisions of the coefficients; in rows for a linear regression.
-    mode : (1, Q), where the coefficients of a logistic regression start; None for numbers.
-    """
-
-    column: InputColumn
-    inputs: Tensor
-    prior: Tensor
-    mode: Tensor | None = None
-
-    def logistic_model(self, codes: Incomplete) -> MultinomialModel | OrderedModel:
-        """Returns the regression of the observed levels of a table (N, C)."""
-        c = self.column.position
-        observed = codes.observed[:, c]
-        levels = self.column.level_of(torch.where(observed, codes.x[:, c], 0.0))
-        return self.logistic_model_of(torch.where(observed, levels, -1))
-
-    def logistic_model_of(self, levels: Tensor) -> MultinomialModel | OrderedModel:
-        """Returns the regression of levels (N) or (S, N)."""
-        kind = MultinomialModel if self.column.role == Role.LEVELS else OrderedModel
-        return kind(levels, self.column.n_levels, self.prior)
 
 
 @dataclass(frozen=True)
@@ -111,12 +81,15 @@ class Parameters:
         Of groups. The coefficients of levels are then those of sequential regressions.
     own : tuple of functions or None
         What draws the column in each chain by a method of its own; there are no coefficients then.
+    covariance : Tensor or None
+        (S, B, B), of the residuals of all columns of its block.
     """
 
     coefficients: Tensor
     scale: Tensor | None = None
     effects: EffectDraw | None = None
     own: tuple[Draw, ...] | None = None
+    covariance: Tensor | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["Parameters"]) -> "Parameters":
@@ -124,11 +97,13 @@ class Parameters:
         scales = [part.scale for part in parts if part.scale is not None]
         effects = [part.effects for part in parts if part.effects is not None]
         own = tuple(draw for part in parts for draw in part.own or ())
+        covariances = [part.covariance for part in parts if part.covariance is not None]
         return cls(
             torch.cat([part.coefficients for part in parts]),
             torch.cat(scales) if scales else None,
             EffectDraw.joined(effects) if effects else None,
             own or None,
+            torch.cat(covariances) if covariances else None,
         )
 
     def of(self, which: Tensor) -> "Parameters":
@@ -136,7 +111,8 @@ class Parameters:
         scale = None if self.scale is None else self.scale[which]
         effects = None if self.effects is None else self.effects.of(which)
         own = None if self.own is None else tuple(self.own[s] for s in which.tolist())
-        return Parameters(self.coefficients[which], scale, effects, own)
+        covariance = None if self.covariance is None else self.covariance[which]
+        return Parameters(self.coefficients[which], scale, effects, own, covariance)
 
     def predict(
         self, equation: Equation, design: Tensor, added: tuple[Tensor, Tensor] | None = None
@@ -160,152 +136,38 @@ class Parameters:
         return shares, shares
 
 
-def plan_equations(
-    inputs: Inputs, codes: Incomplete, limits: Mapping[int, npt.NDArray[np.int64]], most_columns: int
-) -> tuple[Equation, ...]:
-    """Returns the regression of each column, with the inputs of the columns most correlated with it.
+@dataclass(frozen=True)
+class ChainRun:
+    """What chains have found.
 
-    Parameters
+    Attributes
     ----------
-    inputs : Inputs
-        Of all columns.
-    codes : Incomplete
-        The table (N, C).
-    limits : mapping of int to array
-        The positions of the columns that may predict a column, where the user has named them.
-    most_columns : int
-        The number of columns that predict a column at most.
-    """
-    guess = _mean_design(inputs, codes)  # (N, P), 0 where a cell is missing
-    found = []
-    for column in inputs.columns:
-        observed = codes.observed[:, column.position]
-        rows = guess[observed]
-        own = rows[:, column.start : column.stop]
-        strength = (own.mT @ rows).abs().amax(dim=0) / max(1, len(rows))
-        allowed = limits.get(column.position)
-        chosen = _choose_columns(inputs, column, strength, allowed, most_columns)
-        places = torch.tensor([0, *(place for one in chosen for place in _places(one, own, rows))])
-        prior = _prior(column, places, rows, own, codes.x[observed, column.position])
-        equation = Equation(column, places, prior)
-        if column.role != Role.NUMBER:
-            mode = find_mode(equation.logistic_model(codes), guess[None][:, :, places])
-            equation = replace(equation, mode=mode)
-        found.append(equation)
-    return tuple(found)
-
-
-def _mean_design(inputs: Inputs, codes: Incomplete) -> Tensor:
-    """Returns the design (N, P) with 0, the mean of an input, where a cell is missing."""
-    some = [codes.x[codes.observed[:, c.position], c.position][:1] for c in inputs.columns]
-    stand_in = torch.cat([one if len(one) else one.new_zeros(1) for one in some])
-    found = inputs.design(torch.where(codes.observed, codes.x, stand_in))
-    for column in inputs.columns:
-        found[~codes.observed[:, column.position], column.start : column.stop] = 0.0
-    return found
-
-
-def _choose_columns(
-    inputs: Inputs, column: InputColumn, strength: Tensor, allowed: npt.NDArray[np.int64] | None, most: int
-) -> list[InputColumn]:
-    """Returns the columns that predict a column, in their order in the table."""
-    every = [one for one in inputs.columns if one.position != column.position]
-    if allowed is not None:
-        every = [one for one in every if one.position in allowed.tolist()]
-    ranked = sorted(every, key=lambda one: (-float(strength[one.start : one.stop].max()), one.position))
-    chosen, width = list[InputColumn](), 1
-    n_equations = column.n_levels - 1 if column.role == Role.LEVELS else 1
-    for one in ranked[:most]:
-        width += one.stop - one.start
-        if n_equations > 1 and width * n_equations > MOST_COEFFICIENTS and chosen:
-            break
-        chosen.append(one)
-    return sorted(chosen, key=lambda one: one.position)
-
-
-def _places(column: InputColumn, target: Tensor, rows: Tensor) -> range:
-    """Returns the inputs of a column that predict a target (N, W): its score, its value, or both.
-
-    Both are used only if the Bayesian information criterion is in favour, because their difference
-    extrapolates badly to rows in which the target is missing.
-    """
-    if not column.with_value:
-        return range(column.start, column.stop)
-    score, value = rows[:, column.start], rows[:, column.start + 1]
-    losses = [_unexplained(target, rows[:, :1], *several) for several in ((score,), (value,), (score, value))]
-    one = column.start + int(losses[1] < losses[0])
-    gain = len(rows) * (min(losses[:2]) / max(losses[2], 1e-12))
-    needed = len(rows) * math.exp(math.log(max(2, len(rows))) / max(1, len(rows)))
-    return range(column.start, column.stop) if gain > needed else range(one, one + 1)
-
-
-def _unexplained(target: Tensor, constant: Tensor, *inputs: Tensor) -> float:
-    """Returns the largest share (of the columns of a target) that inputs explain, subtracted from 1."""
-    design = torch.stack([constant[:, 0], *inputs], dim=1)
-    gram = design.mT @ design + 1e-9 * len(design) * torch.eye(design.shape[1], dtype=torch.float64)
-    fitted = design @ torch.linalg.solve(gram, design.mT @ target)
-    total = (target - target.mean(dim=0)).square().sum(dim=0).clamp(min=1e-12)
-    return float(((target - fitted).square().sum(dim=0) / total).min())
-
-
-def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes: Tensor) -> Tensor:
-    """Returns the precisions (P) of the coefficients of a column."""
-    width, n_rows = len(places), len(rows)
-    found = torch.ones(width, dtype=torch.float64)
-    few = are_few(n_rows, width) and width > 1
-    if column.role == Role.NUMBER:
-        rows_of_prior = max(PRIOR_ROWS, CROWDED_ROWS * width / max(1, n_rows))
-        if few:
-            candidates = [width * rows_each for rows_each in PRIOR_CANDIDATES]
-            rows_of_prior = choose_prior_rows(rows[:, places[1:]], own[:, 0], candidates)
-        found *= rows_of_prior
-        found[0] = FLAT
-        return found
-    counts = torch.bincount(column.level_of(codes), minlength=column.n_levels)
-    # With few rows of a level, the log odds of all inputs together must not vary more than those of one.
-    crowded = max(1.0, FEW_ROWS * width / max(1.0, float(counts.sort(descending=True).values[1:2].sum())))
-    found *= crowded / PRIOR_SCALE**2
-    found[0] = 1 / CONSTANT_SCALE**2
-    return found
-
-
-class ScoreTargets:
-    """The scores of a number in every chain: exact, or drawn if only an interval of them is known.
-
-    Parameters
-    ----------
-    margins : sequence of FeatureMap
-        The features of each chain, with its margins.
-    column : InputColumn
-        The column.
-    x : Tensor
-        (N), the codes.
-    observed : Tensor
-        (N)
+    parameters : list of Parameters
+        Of each column.
+    outcome : OutcomeDraw or None
+        Of the analysis.
+    steps : Tensor
+        (T, 2, S, C), moments of the columns after each cycle.
+    upper : dict of int to Tensor
+        (S, G), the codes of columns that are constant within groups.
     """
 
-    def __init__(
-        self, margins: Sequence[FeatureMap], column: InputColumn, x: Tensor, observed: Tensor
-    ) -> None:
-        self.scores = torch.zeros(len(margins), len(x), dtype=torch.float64)
-        known = observed.nonzero().squeeze(1)
-        low, high = self.scores[:, known], self.scores[:, known]
-        for s, features in enumerate(margins):
-            low[s], high[s] = features.score_interval(column.feature, x[known])
-        wide = (high > low).any(dim=0)
-        self.rows = known[wide]
-        self.low, self.high = low[:, wide], high[:, wide]
-        self.scores[:, known] = torch.where(wide, 0.0, low)
-        centre = self.scores.new_zeros(len(margins), len(self.rows))
-        half = torch.full_like(centre, 0.5)
-        self.scores[:, self.rows] = draw_between(centre, torch.ones_like(half), self.low, self.high, half)
+    parameters: list[Parameters]
+    outcome: OutcomeDraw | None
+    steps: Tensor
+    upper: dict[int, Tensor]
 
-    def redraw(self, mean: Tensor, scale: Tensor, noise: Noise) -> None:
-        """Draws the scores that are known by an interval, given their regression (S, N)."""
-        if len(self.rows):
-            uniforms = noise.uniforms(len(self.rows))
-            at = mean[:, self.rows]
-            self.scores[:, self.rows] = draw_between(at, scale[:, None], self.low, self.high, uniforms)
+    @classmethod
+    def joined(cls, parts: Sequence["ChainRun"]) -> "ChainRun":
+        """Returns what several groups of chains have found together."""
+        columns = zip(*(part.parameters for part in parts), strict=True)
+        outcomes = [part.outcome for part in parts if part.outcome is not None]
+        return cls(
+            [Parameters.joined(several) for several in columns],
+            OutcomeDraw.joined(outcomes) if outcomes else None,
+            torch.cat([part.steps for part in parts], dim=2),
+            {c: torch.cat([part.upper[c] for part in parts]) for c in parts[0].upper},
+        )
 
 
 class Chains:
@@ -339,6 +201,8 @@ class Chains:
         The columns in the order of a cycle; by default those with the fewest missing values come first.
     methods : mapping of int to function
         The columns that have methods of their own, by position.
+    blocks : sequence of tuple of int
+        The columns that are drawn together.
     """
 
     def __init__(
@@ -356,6 +220,7 @@ class Chains:
         passive: Passive = NOT_PASSIVE,
         order: Sequence[int] | None = None,
         methods: Mapping[int, Method] | None = None,
+        blocks: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self.methods = methods or {}
         self.compatible, self.groups, self.constraints = compatible, groups, constraints
@@ -367,7 +232,9 @@ class Chains:
         self.missing = [(~codes.observed[:, c]).nonzero().squeeze(1) for c in range(codes.n_features)]
         n_missing = [len(rows) for rows in self.missing]
         every = sorted(range(len(columns)), key=lambda c: n_missing[c]) if order is None else order
-        self.order = [c for c in every if n_missing[c] and c not in passive.formulas]
+        self.blocks = led_blocks(blocks, every)
+        last = followers(self.blocks)
+        self.order = [c for c in every if c not in passive.formulas and c not in last and self._is_visited(c)]
         self.targets: dict[int, ScoreTargets] = {}
         self.posteriors: dict[int, LogisticPosterior] = {}
         self.coefficients: dict[int, Tensor] = {}  # of logistic regressions, as drawn last
@@ -384,8 +251,14 @@ class Chains:
         for cycle in range(n_cycles):
             refresh = cycle < FRESH_CYCLES or cycle == n_cycles - 1
             for c in self.order:
-                found[c] = self._visit(c, refresh=refresh)
+                if c in self.blocks:
+                    found |= self._visit_block(self.blocks[c])
+                else:
+                    found[c] = self._visit(c, refresh=refresh)
             tell(self._moments())
+        for block in self.blocks.values():
+            if block[0] not in found:
+                found |= self._visit_block(block)
         for c in range(len(self.columns)):
             if c not in found:
                 found[c] = self._visit(c, refresh=True, keep=c not in self.passive.formulas)
@@ -418,6 +291,41 @@ class Chains:
 
     def _is_covariate(self, c: int) -> bool:
         return self.compatible is not None and self.compatible.is_covariate(c)
+
+    def _is_visited(self, c: int) -> bool:
+        """Returns whether a column, or another one of the block that it leads, has missing cells."""
+        return any(len(self.missing[k]) for k in self.blocks.get(c, (c,)))
+
+    def _visit_block(self, block: tuple[int, ...]) -> dict[int, Parameters]:
+        """Does what `_visit` does for all columns of a block, which are drawn together."""
+        equation, known = self.equations[block[0]], self.codes.observed[:, list(block)]
+        targets, places, rows = [self._target(c) for c in block], equation.inputs, known.any(dim=1)
+        unused = self.design[:, ~rows][..., places]
+        gram = self.gram[:, places][:, :, places] - unused.mT @ unused
+        scores = torch.stack([target.scores for target in targets], dim=-1)  # (S, N, B)
+        drawn = draw_regression(gram, self.design, places, scores, rows, equation.prior, self.noise)
+        mean = torch.stack(
+            [expected(self.design, places, one) for one in drawn.coefficients.unbind(-1)], dim=-1
+        )
+        for j, target in enumerate(targets):
+            if len(target.rows):
+                target.redraw(*given_others(mean, drawn.covariance, scores, j), self.noise)
+                scores[..., j] = target.scores
+        some = (~known.all(dim=1)).nonzero().squeeze(1)
+        normals = self.noise.normals(len(some), len(block))
+        found = draw_missing(mean[:, some], drawn.covariance, scores[:, some], known[some], normals)[0]
+        for j, (c, target) in enumerate(zip(block, targets, strict=True)):
+            if len(self.missing[c]):
+                target.scores[:, self.missing[c]] = found[:, ~known[some, j], j]
+                codes = decode_scores(
+                    self.columns[c], self.equations[c].column, found[:, ~known[some, j], j], self.margins
+                )
+                self._keep(c, codes, self.design[:, self.missing[c]])
+        scale = drawn.covariance.diagonal(dim1=1, dim2=2).sqrt()
+        return {
+            c: Parameters(drawn.coefficients[..., j], scale[:, j], covariance=drawn.covariance)
+            for j, c in enumerate(block)
+        }
 
     def _visit_by_method(self, c: int, without: Tensor) -> Parameters:
         """Does what `_visit` does for a column that has a method of its own."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from halfseen.base.completion import FAR
+from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margins
@@ -324,6 +325,45 @@ def score_intervals(
     """Returns the ends (S, R) of the intervals of scores of the codes (S, R) of a number, equal if exact."""
     each = [one.score_interval(place.feature, x) for one, x in zip(margins, codes, strict=True)]
     return torch.stack([low for low, _ in each]), torch.stack([high for _, high in each])
+
+
+class ScoreTargets:
+    """The scores of a number in every chain: exact, or drawn if only an interval of them is known.
+
+    Parameters
+    ----------
+    margins : sequence of FeatureMap
+        The features of each chain, with its margins.
+    column : InputColumn
+        The column.
+    x : Tensor
+        (N), the codes.
+    observed : Tensor
+        (N)
+    """
+
+    def __init__(
+        self, margins: Sequence[FeatureMap], column: InputColumn, x: Tensor, observed: Tensor
+    ) -> None:
+        self.scores = torch.zeros(len(margins), len(x), dtype=torch.float64)
+        known = observed.nonzero().squeeze(1)
+        low, high = self.scores[:, known], self.scores[:, known]
+        for s, features in enumerate(margins):
+            low[s], high[s] = features.score_interval(column.feature, x[known])
+        wide = (high > low).any(dim=0)
+        self.rows = known[wide]
+        self.low, self.high = low[:, wide], high[:, wide]
+        self.scores[:, known] = torch.where(wide, 0.0, low)
+        centre = self.scores.new_zeros(len(margins), len(self.rows))
+        half = torch.full_like(centre, 0.5)
+        self.scores[:, self.rows] = draw_between(centre, torch.ones_like(half), self.low, self.high, half)
+
+    def redraw(self, mean: Tensor, scale: Tensor, noise: Noise) -> None:
+        """Draws the scores that are known by an interval, given their regression (S, N)."""
+        if len(self.rows):
+            uniforms = noise.uniforms(len(self.rows))
+            at = mean[:, self.rows]
+            self.scores[:, self.rows] = draw_between(at, scale[:, None], self.low, self.high, uniforms)
 
 
 def _is_plain(place: InputColumn, margins: Sequence[FeatureMap]) -> bool:

@@ -1,0 +1,211 @@
+"""The regression of each column in chained equations: its inputs, its prior, and where its mode begins."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from halfseen.chained.blocks import limit_predictors
+from halfseen.chained.inputs import InputColumn, Inputs, Role
+from halfseen.chained.regressions import (
+    CONSTANT_SCALE,
+    CROWDED_ROWS,
+    FEW_ROWS,
+    FLAT,
+    PRIOR_ROWS,
+    PRIOR_SCALE,
+    MultinomialModel,
+    OrderedModel,
+    are_few,
+    choose_prior_rows,
+    find_mode,
+)
+from halfseen.data.incomplete import Incomplete
+
+PRIOR_CANDIDATES = tuple(0.25 * 2.0**k for k in range(14))  # rows per coefficient; with fewer, draws are wild
+MOST_COEFFICIENTS = 400  # of a multinomial regression, whose cost grows with their cube
+
+
+@dataclass(frozen=True)
+class Equation:
+    """The regression of one column: its inputs and its prior.
+
+    Shapes
+    ------
+    inputs : (P), positions in the design matrix, the constant first.
+    prior : (P), precisions of the coefficients; in rows for a linear regression.
+    mode : (1, Q), where the coefficients of a logistic regression start; None for numbers.
+    """
+
+    column: InputColumn
+    inputs: Tensor
+    prior: Tensor
+    mode: Tensor | None = None
+
+    def logistic_model(self, codes: Incomplete) -> MultinomialModel | OrderedModel:
+        """Returns the regression of the observed levels of a table (N, C)."""
+        c = self.column.position
+        observed = codes.observed[:, c]
+        levels = self.column.level_of(torch.where(observed, codes.x[:, c], 0.0))
+        return self.logistic_model_of(torch.where(observed, levels, -1))
+
+    def logistic_model_of(self, levels: Tensor) -> MultinomialModel | OrderedModel:
+        """Returns the regression of levels (N) or (S, N)."""
+        kind = MultinomialModel if self.column.role == Role.LEVELS else OrderedModel
+        return kind(levels, self.column.n_levels, self.prior)
+
+
+def plan_equations(
+    inputs: Inputs,
+    codes: Incomplete,
+    limits: Mapping[int, npt.NDArray[np.int64]],
+    most_columns: int,
+    blocks: Sequence[tuple[int, ...]] = (),
+) -> tuple[Equation, ...]:
+    """Returns the regression of each column, with the inputs of the columns most correlated with it.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        Of all columns.
+    codes : Incomplete
+        The table (N, C).
+    limits : mapping of int to array
+        The positions of the columns that may predict a column, where the user has named them.
+    most_columns : int
+        The number of columns that predict a column at most.
+    blocks : sequence of tuple of int
+        The columns that are drawn together. Their regressions have the inputs that any of them would have,
+        and the strongest of their priors.
+    """
+    limits = dict(limits)
+    limit_predictors(blocks, limits, codes.n_features)
+    guess = _mean_design(inputs, codes)  # (N, P), 0 where a cell is missing
+    found = []
+    for column in inputs.columns:
+        observed = codes.observed[:, column.position]
+        rows = guess[observed]
+        own = rows[:, column.start : column.stop]
+        strength = (own.mT @ rows).abs().amax(dim=0) / max(1, len(rows))
+        allowed = limits.get(column.position)
+        chosen = _choose_columns(inputs, column, strength, allowed, most_columns)
+        places = torch.tensor([0, *(place for one in chosen for place in _places(one, own, rows))])
+        prior = _prior(column, places, rows, own, codes.x[observed, column.position])
+        equation = Equation(column, places, prior)
+        if column.role != Role.NUMBER:
+            mode = find_mode(equation.logistic_model(codes), guess[None][:, :, places])
+            equation = replace(equation, mode=mode)
+        found.append(equation)
+    for block in blocks:
+        places = torch.cat([found[c].inputs for c in block]).unique()
+        strongest = max((found[c].prior for c in block), key=lambda prior: float(prior.max()))
+        prior = strongest.max().repeat(len(places))
+        prior[0] = FLAT
+        for c in block:
+            found[c] = replace(found[c], inputs=places, prior=prior)
+    return tuple(found)
+
+
+def _mean_design(inputs: Inputs, codes: Incomplete) -> Tensor:
+    """Returns the design (N, P) with 0, the mean of an input, where a cell is missing."""
+    some = [codes.x[codes.observed[:, c.position], c.position][:1] for c in inputs.columns]
+    stand_in = torch.cat([one if len(one) else one.new_zeros(1) for one in some])
+    found = inputs.design(torch.where(codes.observed, codes.x, stand_in))
+    for column in inputs.columns:
+        found[~codes.observed[:, column.position], column.start : column.stop] = 0.0
+    return found
+
+
+def _choose_columns(
+    inputs: Inputs, column: InputColumn, strength: Tensor, allowed: npt.NDArray[np.int64] | None, most: int
+) -> list[InputColumn]:
+    """Returns the columns that predict a column, in their order in the table."""
+    every = [one for one in inputs.columns if one.position != column.position]
+    if allowed is not None:
+        every = [one for one in every if one.position in allowed.tolist()]
+    ranked = sorted(every, key=lambda one: (-float(strength[one.start : one.stop].max()), one.position))
+    chosen, width = list[InputColumn](), 1
+    n_equations = column.n_levels - 1 if column.role == Role.LEVELS else 1
+    for one in ranked[:most]:
+        width += one.stop - one.start
+        if n_equations > 1 and width * n_equations > MOST_COEFFICIENTS and chosen:
+            break
+        chosen.append(one)
+    return sorted(chosen, key=lambda one: one.position)
+
+
+def _places(column: InputColumn, target: Tensor, rows: Tensor) -> range:
+    """Returns the inputs of a column that predict a target (N, W): its score, its value, or both.
+
+    Both are used only if the Bayesian information criterion is in favour, because their difference
+    extrapolates badly to rows in which the target is missing.
+    """
+    if not column.with_value:
+        return range(column.start, column.stop)
+    score, value = rows[:, column.start], rows[:, column.start + 1]
+    losses = [_unexplained(target, rows[:, :1], *several) for several in ((score,), (value,), (score, value))]
+    one = column.start + int(losses[1] < losses[0])
+    gain = len(rows) * (min(losses[:2]) / max(losses[2], 1e-12))
+    needed = len(rows) * math.exp(math.log(max(2, len(rows))) / max(1, len(rows)))
+    return range(column.start, column.stop) if gain > needed else range(one, one + 1)
+
+
+def _unexplained(target: Tensor, constant: Tensor, *inputs: Tensor) -> float:
+    """Returns the largest share (of the columns of a target) that inputs explain, subtracted from 1."""
+    design = torch.stack([constant[:, 0], *inputs], dim=1)
+    gram = design.mT @ design + 1e-9 * len(design) * torch.eye(design.shape[1], dtype=torch.float64)
+    fitted = design @ torch.linalg.solve(gram, design.mT @ target)
+    total = (target - target.mean(dim=0)).square().sum(dim=0).clamp(min=1e-12)
+    return float(((target - fitted).square().sum(dim=0) / total).min())
+
+
+def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes: Tensor) -> Tensor:
+    """Returns the precisions (P) of the coefficients of a column."""
+    width, n_rows = len(places), len(rows)
+    found = torch.ones(width, dtype=torch.float64)
+    few = are_few(n_rows, width) and width > 1
+    if column.role == Role.NUMBER:
+        rows_of_prior = max(PRIOR_ROWS, CROWDED_ROWS * width / max(1, n_rows))
+        if few:
+            candidates = [width * rows_each for rows_each in PRIOR_CANDIDATES]
+            rows_of_prior = choose_prior_rows(rows[:, places[1:]], own[:, 0], candidates)
+        found *= rows_of_prior
+        found[0] = FLAT
+        return found
+    counts = torch.bincount(column.level_of(codes), minlength=column.n_levels)
+    # With few rows of a level, the log odds of all inputs together must not vary more than those of one.
+    crowded = max(1.0, FEW_ROWS * width / max(1.0, float(counts.sort(descending=True).values[1:2].sum())))
+    found *= crowded / PRIOR_SCALE**2
+    found[0] = 1 / CONSTANT_SCALE**2
+    return found
+
+
+def order_visits(asked: Any, names: Sequence[str], n_missing: Sequence[int]) -> list[int]:
+    """Returns the columns in the order of a cycle: those that the user names, then by missing values.
+
+    Parameters
+    ----------
+    asked : list of str, or None
+        What the user passed.
+    names : sequence of str
+        The names of the modelled columns.
+    n_missing : sequence of int
+        How many of their values are missing.
+    """
+    asked = [] if asked is None else asked
+    if isinstance(asked, str) or not isinstance(asked, Sequence):
+        raise ValueError(f"visit_order must be a list of column names, got {asked!r}.")
+    stray = next((name for name in asked if name not in names), None)
+    if stray is not None:
+        raise ValueError(f"visit_order refers to column {stray!r}, which is not a modelled column.")
+    if len(set(asked)) < len(asked):
+        twice = next(name for name in asked if list(asked).count(name) > 1)
+        raise ValueError(f"visit_order names column {twice!r} twice.")
+    places = [names.index(name) for name in asked]
+    rest = sorted(set(range(len(names))) - set(places), key=lambda c: (n_missing[c], c))
+    return [*places, *rest]
