@@ -257,10 +257,11 @@ class ChainedImputer(BaseImputer):
         inputs, equations, limits = self._plan(codes, start, analysis)
         if analysis is None and group is None and self._seeks_outcome():
             places = [one.inputs for one in equations]
-            analysis = find_outcome(self._within, inputs, places, codes, start)
-            if analysis is not None:
+            chosen = find_outcome(self._within, inputs, places, codes, start)
+            if chosen is not None:
+                analysis, logarithms = chosen
                 self._widen_ranges(analysis, codes)
-                inputs, equations, limits = self._plan(codes, start, analysis)
+                inputs, equations, limits = self._plan(codes, start, analysis, logarithms)
         columns, passive = self._within, Passive.of(self._within)
         groups = None if group is None else self._row_groups(codes, group, inputs)
         if groups is not None and groups.upper:
@@ -289,12 +290,16 @@ class ChainedImputer(BaseImputer):
         return model.with_parameters(found.parameters, found.outcome, of_groups)
 
     def _plan(
-        self, codes: Incomplete, start: TabularGaussian, analysis: SubstantiveModel | None
+        self,
+        codes: Incomplete,
+        start: TabularGaussian,
+        analysis: SubstantiveModel | None,
+        logarithms: Sequence[int] = (),
     ) -> tuple[Inputs, tuple[Equation, ...], dict[int, npt.NDArray[np.int64]]]:
         """Returns the inputs, the regressions, and which columns may predict a column."""
         limits = predictor_positions(self.predictors, self._schema_within)
         free = () if analysis is None else analysis.covariates
-        features = choose_features(self._within, start.features, codes, free)
+        features = choose_features(self._within, start.features, codes, free, logarithms)
         inputs = Inputs.fit(self._within, features, codes)
         for c in free:
             assert analysis is not None

@@ -21,6 +21,8 @@ from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margins
+from halfseen.data.margin_fits import line
+from halfseen.data.margins import Link, Margin
 from halfseen.data.schema import Column
 
 MOST_ORDERED = 10  # levels of a proportional-odds regression; more are modelled by a score with thresholds
@@ -206,7 +208,11 @@ class Inputs:
 
 
 def choose_features(
-    columns: Sequence[Column], features: FeatureMap, codes: Incomplete, free: Sequence[int] = ()
+    columns: Sequence[Column],
+    features: FeatureMap,
+    codes: Incomplete,
+    free: Sequence[int] = (),
+    logarithms: Sequence[int] = (),
 ) -> FeatureMap:
     """Returns features in which every number has the margin that fits its values best.
 
@@ -224,17 +230,38 @@ def choose_features(
     free : sequence of int
         The positions of columns whose scores are not limited near the observed values, because values that
         are missing through an outcome lie beyond them. The limits of the column hold (`Column.constrain`).
+    logarithms : sequence of int
+        The positions of columns of positive numbers whose margins are log-normal.
     """
     numeric = (columns[c] for c in features.numeric)
     several = [choose_margins([*islice(numeric, len(x))], x) for x in features.observed_numbers(codes)]
     margins = list(chain.from_iterable(several))
     for i, c in enumerate(features.numeric):
-        margin = margins[i]
-        if margin is not None and c in free and not margin.half and not len(margin.values):
-            margins[i] = margin.adjusted(least=-inf, greatest=inf)
+        if c in logarithms:
+            margins[i] = line(Link("log"), codes.x[codes.observed[:, c], c].numpy())
+        margins[i] = _unlimited(margins[i]) if c in free else margins[i]
     plain = FeatureMap.fit(columns, codes, all_indicators=False)
     plain = replace(plain, blocks=features.blocks)
     return plain.with_chosen(margins, codes, plain.encode(codes))[0]
+
+
+def _unlimited(margin: Margin | None) -> Margin | None:
+    """Returns a margin of real numbers whose values are not limited near the observed ones."""
+    if margin is None or margin.half or len(margin.values):
+        return margin
+    return margin.adjusted(least=-inf, greatest=inf)
+
+
+def reach(column: Column, place: InputColumn, features: FeatureMap, x: Tensor, scores: Tensor) -> Tensor:
+    """Returns the codes (K) of scores (K) if values may lie as far in a tail as those of an analysis.
+
+    Observed values x (N) that are selected by an outcome say little about how far the others reach.
+    """
+    margins = list(features.margins)
+    if margins:
+        margins[place.feature] = _unlimited(margins[place.feature])
+    free = replace(features, margins=tuple(margins))
+    return decode_scores(widen_range(column, x), place, scores[None], [free])[0]
 
 
 def widen_range(column: Column, x: Tensor) -> Column:
