@@ -20,6 +20,13 @@ import torch
 from torch import Tensor
 
 from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
+from halfseen.chained.blocks import (
+    draw_missing,
+    draw_regression,
+    followers,
+    given_others,
+    led_blocks,
+)
 from halfseen.chained.constraints import Constraints, draw_codes, draw_within
 from halfseen.chained.effects import (
     FIRST_SWEEPS,
@@ -32,7 +39,7 @@ from halfseen.chained.effects import (
     cross_products,
 )
 from halfseen.chained.equations import Equation, Parameters
-from halfseen.chained.inputs import InputColumn, Inputs, Role, score_codes
+from halfseen.chained.inputs import Inputs, Role, ScoreTargets, decode_scores, score_codes
 from halfseen.chained.methods import Method, draw_by_method, fit_method
 from halfseen.chained.regressions import (
     EDGE,
@@ -41,7 +48,6 @@ from halfseen.chained.regressions import (
     MultinomialModel,
     Noise,
     OrderedModel,
-    draw_between,
     draw_linear,
     expected,
     follow_mode,
@@ -108,45 +114,6 @@ class Passive:
 NO_CONSTRAINTS, NOT_PASSIVE = Constraints(()), Passive((), {})
 
 
-class ScoreTargets:
-    """The scores of a number in every chain: exact, or drawn if only an interval of them is known.
-
-    Parameters
-    ----------
-    margins : sequence of FeatureMap
-        The features of each chain, with its margins.
-    column : InputColumn
-        The column.
-    x : Tensor
-        (N), the codes.
-    observed : Tensor
-        (N)
-    """
-
-    def __init__(
-        self, margins: Sequence[FeatureMap], column: InputColumn, x: Tensor, observed: Tensor
-    ) -> None:
-        self.scores = torch.zeros(len(margins), len(x), dtype=torch.float64)
-        known = observed.nonzero().squeeze(1)
-        low, high = self.scores[:, known], self.scores[:, known]
-        for s, features in enumerate(margins):
-            low[s], high[s] = features.score_interval(column.feature, x[known])
-        wide = (high > low).any(dim=0)
-        self.rows = known[wide]
-        self.low, self.high = low[:, wide], high[:, wide]
-        self.scores[:, known] = torch.where(wide, 0.0, low)
-        centre = self.scores.new_zeros(len(margins), len(self.rows))
-        half = torch.full_like(centre, 0.5)
-        self.scores[:, self.rows] = draw_between(centre, torch.ones_like(half), self.low, self.high, half)
-
-    def redraw(self, mean: Tensor, scale: Tensor, noise: Noise) -> None:
-        """Draws the scores that are known by an interval, given their regression (S, N)."""
-        if len(self.rows):
-            uniforms = noise.uniforms(len(self.rows))
-            at = mean[:, self.rows]
-            self.scores[:, self.rows] = draw_between(at, scale[:, None], self.low, self.high, uniforms)
-
-
 class Chains:
     """Several chains over the same table.
 
@@ -174,6 +141,8 @@ class Chains:
         The columns in the order of a cycle; by default those with the fewest missing values come first.
     methods : mapping of int to function
         The columns that have methods of their own, by position.
+    blocks : sequence of tuple of int
+        The columns that are drawn together.
     """
 
     def __init__(
@@ -191,6 +160,7 @@ class Chains:
         passive: Passive = NOT_PASSIVE,
         order: Sequence[int] | None = None,
         methods: Mapping[int, Method] | None = None,
+        blocks: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self.methods = methods or {}
         self.compatible, self.groups, self.constraints = compatible, groups, constraints
@@ -202,7 +172,9 @@ class Chains:
         self.missing = [(~codes.observed[:, c]).nonzero().squeeze(1) for c in range(codes.n_features)]
         n_missing = [len(rows) for rows in self.missing]
         every = sorted(range(len(columns)), key=lambda c: n_missing[c]) if order is None else order
-        self.order = [c for c in every if n_missing[c] and c not in passive.formulas]
+        self.blocks = led_blocks(blocks, every)
+        last = followers(self.blocks)
+        self.order = [c for c in every if c not in passive.formulas and c not in last and self._is_visited(c)]
         self.targets: dict[int, ScoreTargets] = {}
         self.posteriors: dict[int, LogisticPosterior] = {}
         self.coefficients: dict[int, Tensor] = {}  # of logistic regressions, as drawn last
@@ -219,8 +191,14 @@ class Chains:
         for cycle in range(n_cycles):
             refresh = cycle < FRESH_CYCLES or cycle == n_cycles - 1
             for c in self.order:
-                found[c] = self._visit(c, refresh=refresh)
+                if c in self.blocks:
+                    found |= self._visit_block(self.blocks[c])
+                else:
+                    found[c] = self._visit(c, refresh=refresh)
             tell(self._moments())
+        for block in self.blocks.values():
+            if block[0] not in found:
+                found |= self._visit_block(block)
         for c in range(len(self.columns)):
             if c not in found:
                 found[c] = self._visit(c, refresh=True, keep=c not in self.passive.formulas)
@@ -253,6 +231,41 @@ class Chains:
 
     def _is_covariate(self, c: int) -> bool:
         return self.compatible is not None and self.compatible.is_covariate(c)
+
+    def _is_visited(self, c: int) -> bool:
+        """Returns whether a column, or another one of the block that it leads, has missing cells."""
+        return any(len(self.missing[k]) for k in self.blocks.get(c, (c,)))
+
+    def _visit_block(self, block: tuple[int, ...]) -> dict[int, Parameters]:
+        """Does what `_visit` does for all columns of a block, which are drawn together."""
+        equation, known = self.equations[block[0]], self.codes.observed[:, list(block)]
+        targets, places, rows = [self._target(c) for c in block], equation.inputs, known.any(dim=1)
+        unused = self.design[:, ~rows][..., places]
+        gram = self.gram[:, places][:, :, places] - unused.mT @ unused
+        scores = torch.stack([target.scores for target in targets], dim=-1)  # (S, N, B)
+        drawn = draw_regression(gram, self.design, places, scores, rows, equation.prior, self.noise)
+        mean = torch.stack(
+            [expected(self.design, places, one) for one in drawn.coefficients.unbind(-1)], dim=-1
+        )
+        for j, target in enumerate(targets):
+            if len(target.rows):
+                target.redraw(*given_others(mean, drawn.covariance, scores, j), self.noise)
+                scores[..., j] = target.scores
+        some = (~known.all(dim=1)).nonzero().squeeze(1)
+        normals = self.noise.normals(len(some), len(block))
+        found = draw_missing(mean[:, some], drawn.covariance, scores[:, some], known[some], normals)[0]
+        for j, (c, target) in enumerate(zip(block, targets, strict=True)):
+            if len(self.missing[c]):
+                target.scores[:, self.missing[c]] = found[:, ~known[some, j], j]
+                codes = decode_scores(
+                    self.columns[c], self.equations[c].column, found[:, ~known[some, j], j], self.margins
+                )
+                self._keep(c, codes, self.design[:, self.missing[c]])
+        scale = drawn.covariance.diagonal(dim1=1, dim2=2).sqrt()
+        return {
+            c: Parameters(drawn.coefficients[..., j], scale[:, j], covariance=drawn.covariance)
+            for j, c in enumerate(block)
+        }
 
     def _visit_by_method(self, c: int, without: Tensor) -> Parameters:
         """Does what `_visit` does for a column that has a method of its own."""

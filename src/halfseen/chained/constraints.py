@@ -14,6 +14,7 @@ from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
+from halfseen.errors import warn_user
 
 _FORM = re.compile(r"^\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*$")
 _GRAMMAR = (
@@ -100,6 +101,17 @@ class Constraints:
     def columns(self) -> set[int]:
         """The positions of all columns that are named."""
         return {side for one in self.every for side in (one.low, one.high) if isinstance(side, int)}
+
+    def warn_of_broken(self, codes: Incomplete) -> None:
+        """Warns of observed rows of a table that do not obey."""
+        for one in self.every:
+            broken = ~one.holds(codes)
+            if bool(broken.any()):
+                row = int(broken.to(torch.int8).argmax())
+                warn_user(
+                    f"The constraint {one.text!r} does not hold in {int(broken.sum()):,} rows in which its "
+                    f"columns are observed, the first of which is row {row}. Observed values are not changed."
+                )
 
     def bounds(self, c: int, cells: Tensor) -> tuple[Tensor, Tensor] | None:
         """Returns the limits (*, R) of column c, given completed codes (*, R, C); None if there are none."""

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen.chained.blocks import limit_predictors
 from halfseen.chained.effects import EffectDraw, sequential
 from halfseen.chained.inputs import InputColumn, Inputs, Role
 from halfseen.chained.methods import Draw
@@ -76,12 +78,15 @@ class Parameters:
         Of groups. The coefficients of levels are then those of sequential regressions.
     own : tuple of functions or None
         What draws the column in each chain by a method of its own; there are no coefficients then.
+    covariance : Tensor or None
+        (S, B, B), of the residuals of all columns of its block.
     """
 
     coefficients: Tensor
     scale: Tensor | None = None
     effects: EffectDraw | None = None
     own: tuple[Draw, ...] | None = None
+    covariance: Tensor | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["Parameters"]) -> "Parameters":
@@ -89,11 +94,13 @@ class Parameters:
         scales = [part.scale for part in parts if part.scale is not None]
         effects = [part.effects for part in parts if part.effects is not None]
         own = tuple(draw for part in parts for draw in part.own or ())
+        covariances = [part.covariance for part in parts if part.covariance is not None]
         return cls(
             torch.cat([part.coefficients for part in parts]),
             torch.cat(scales) if scales else None,
             EffectDraw.joined(effects) if effects else None,
             own or None,
+            torch.cat(covariances) if covariances else None,
         )
 
     def of(self, which: Tensor) -> "Parameters":
@@ -101,7 +108,8 @@ class Parameters:
         scale = None if self.scale is None else self.scale[which]
         effects = None if self.effects is None else self.effects.of(which)
         own = None if self.own is None else tuple(self.own[s] for s in which.tolist())
-        return Parameters(self.coefficients[which], scale, effects, own)
+        covariance = None if self.covariance is None else self.covariance[which]
+        return Parameters(self.coefficients[which], scale, effects, own, covariance)
 
     def predict(
         self, equation: Equation, design: Tensor, added: tuple[Tensor, Tensor] | None = None
@@ -126,7 +134,11 @@ class Parameters:
 
 
 def plan_equations(
-    inputs: Inputs, codes: Incomplete, limits: Mapping[int, npt.NDArray[np.int64]], most_columns: int
+    inputs: Inputs,
+    codes: Incomplete,
+    limits: Mapping[int, npt.NDArray[np.int64]],
+    most_columns: int,
+    blocks: Sequence[tuple[int, ...]] = (),
 ) -> tuple[Equation, ...]:
     """Returns the regression of each column, with the inputs of the columns most correlated with it.
 
@@ -140,7 +152,12 @@ def plan_equations(
         The positions of the columns that may predict a column, where the user has named them.
     most_columns : int
         The number of columns that predict a column at most.
+    blocks : sequence of tuple of int
+        The columns that are drawn together. Their regressions have the inputs that any of them would have,
+        and the strongest of their priors.
     """
+    limits = dict(limits)
+    limit_predictors(blocks, limits, codes.n_features)
     guess = _mean_design(inputs, codes)  # (N, P), 0 where a cell is missing
     found = []
     for column in inputs.columns:
@@ -157,6 +174,13 @@ def plan_equations(
             mode = find_mode(equation.logistic_model(codes), guess[None][:, :, places])
             equation = replace(equation, mode=mode)
         found.append(equation)
+    for block in blocks:
+        places = torch.cat([found[c].inputs for c in block]).unique()
+        strongest = max((found[c].prior for c in block), key=lambda prior: float(prior.max()))
+        prior = strongest.max().repeat(len(places))
+        prior[0] = FLAT
+        for c in block:
+            found[c] = replace(found[c], inputs=places, prior=prior)
     return tuple(found)
 
 
@@ -232,3 +256,29 @@ def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes
     found *= crowded / PRIOR_SCALE**2
     found[0] = 1 / CONSTANT_SCALE**2
     return found
+
+
+def order_visits(asked: Any, names: Sequence[str], n_missing: Sequence[int]) -> list[int]:
+    """Returns the columns in the order of a cycle: those that the user names, then by missing values.
+
+    Parameters
+    ----------
+    asked : list of str, or None
+        What the user passed.
+    names : sequence of str
+        The names of the modelled columns.
+    n_missing : sequence of int
+        How many of their values are missing.
+    """
+    asked = [] if asked is None else asked
+    if isinstance(asked, str) or not isinstance(asked, Sequence):
+        raise ValueError(f"visit_order must be a list of column names, got {asked!r}.")
+    stray = next((name for name in asked if name not in names), None)
+    if stray is not None:
+        raise ValueError(f"visit_order refers to column {stray!r}, which is not a modelled column.")
+    if len(set(asked)) < len(asked):
+        twice = next(name for name in asked if list(asked).count(name) > 1)
+        raise ValueError(f"visit_order names column {twice!r} twice.")
+    places = [names.index(name) for name in asked]
+    rest = sorted(set(range(len(names))) - set(places), key=lambda c: (n_missing[c], c))
+    return [*places, *rest]

@@ -17,10 +17,11 @@ from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import IMPUTER_ATTRIBUTES, check_whole, documented_by
 from halfseen.base.table import ReadTable, predictor_positions
 from halfseen.chained.analysis import N_UNIFORMS, NODES, CompatibleModel
+from halfseen.chained.blocks import read_blocks
 from halfseen.chained.chain import ChainRun, Chains, ChainTrace, Passive
 from halfseen.chained.constraints import Constraints
 from halfseen.chained.effects import GroupedRows, RowGroups
-from halfseen.chained.equations import Equation, Parameters, plan_equations
+from halfseen.chained.equations import Equation, Parameters, order_visits, plan_equations
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.grouped import (
     GroupedChain,
@@ -40,7 +41,6 @@ from halfseen.chained.tabular import TabularChain, constrain_draws, draws_of_poi
 from halfseen.data.frames import Table
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.schema import Column, Schema
-from halfseen.errors import warn_user
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.gaussian.tabular import TabularGaussian, redraw_margins
 
@@ -114,12 +114,15 @@ class ChainedImputer(BaseImputer):
     visit_order : list of str, optional
         The columns that a cycle visits first, in this order. The others follow, those with the fewest missing
         values first.
+    blocks : list of list of str, optional
+        Columns of numbers that are drawn together, such as ``[["systolic", "diastolic"]]``: each list has one
+        regression on the other columns, with correlated residuals. By default each column has its own.
     find_outcome : bool, default=True
         Whether to look for a complete column of numbers or counts whose linear or Poisson regression on all
         others explains skewed incomplete numbers better than their own regressions do. Draws are then
         compatible with that regression, as with `analysis`; see the notes. It is not looked for with
-        `analysis`, `groups`, `methods`, `predictors`, `constraints` or derived columns, or in tables with
-        more than 20 columns.
+        `analysis`, `groups`, `methods`, `predictors`, `constraints`, `blocks` or derived columns, or in
+        tables with more than 20 columns.
     max_predictors : int, default=100
         Maximum number of columns from which a column is predicted: those that correlate with it most.
         Columns with many levels have fewer, so that a regression has at most 400 coefficients.
@@ -164,6 +167,10 @@ class ChainedImputer(BaseImputer):
     new groups are drawn from their distribution, and the other rows of a new group do not change them.
     A column is taken to be constant within groups if it never differs between two rows of a group. Means of
     other columns over a group are not inputs of regressions.
+
+    The columns of a block have the inputs that any of them would have, and the inverse Wishart posterior of
+    the covariance of their residuals under Jeffreys' prior. Missing values of a row are drawn given the
+    observed ones of its block. One block of all columns draws from a joint Gaussian.
 
     A method that is a function ``fit(X, y, rng)`` gets the inputs X (n, p) of the rows in which the column is
     observed, a constant and standardised numbers and indicators; the values y (n) of the column, for levels
@@ -213,6 +220,7 @@ class ChainedImputer(BaseImputer):
     predictors: Mapping[str, Sequence[str]] | None = None
     constraints: Sequence[str] | None = None
     visit_order: Sequence[str] | None = None
+    blocks: Sequence[Sequence[str]] | None = None
     find_outcome: bool = True
     max_predictors: int = 100
     max_rows: int = 50_000
@@ -220,7 +228,7 @@ class ChainedImputer(BaseImputer):
     @property
     def capabilities(self) -> Capabilities:
         """What the imputer can do with the parameters that it has."""
-        asked = (self.analysis, self.groups, self.predictors, self.constraints)
+        asked = (self.analysis, self.groups, self.predictors, self.constraints, self.blocks)
         free = all(one is None for one in asked)
         return replace(super().capabilities, density=False, limits=True, relates_near_copies=free)
 
@@ -247,10 +255,11 @@ class ChainedImputer(BaseImputer):
         inputs, equations, limits = self._plan(codes, start, analysis)
         if analysis is None and group is None and self._seeks_outcome():
             places = [one.inputs for one in equations]
-            analysis = find_outcome(self._within, inputs, places, codes, start)
-            if analysis is not None:
+            chosen = find_outcome(self._within, inputs, places, codes, start)
+            if chosen is not None:
+                analysis, logarithms = chosen
                 self._widen_ranges(analysis, codes)
-                inputs, equations, limits = self._plan(codes, start, analysis)
+                inputs, equations, limits = self._plan(codes, start, analysis, logarithms)
         columns, passive = self._within, Passive.of(self._within)
         groups = None if group is None else self._row_groups(codes, group, inputs)
         if groups is not None and groups.upper:
@@ -258,12 +267,13 @@ class ChainedImputer(BaseImputer):
             equations = tuple(upper[c] if c in groups.upper else one for c, one in enumerate(equations))
         margins = [redraw_margins(inputs.features, columns, codes, generator) for _ in range(self.n_chains)]
         n_missing = (~codes.observed).sum(dim=0).tolist()
-        order = self._order(n_missing)
+        order = order_visits(self.visit_order, [column.name for column in columns], n_missing)
         nothing: list[Parameters] = []
         model = TabularChain(columns, inputs, equations, nothing, margins, start, order, self.n_cycles)
         constraints = self._constraints(codes, analysis, groups)
         methods = self._methods(inputs, analysis, constraints)
-        model = replace(model, constraints=constraints, passive=passive)
+        blocks = self._blocks(inputs, analysis, constraints)
+        model = replace(model, constraints=constraints, passive=passive, blocks=blocks)
         if analysis is not None:
             guess = start.point(codes)[None]
             constrain_draws(columns, codes, guess)
@@ -278,23 +288,29 @@ class ChainedImputer(BaseImputer):
         return model.with_parameters(found.parameters, found.outcome, of_groups)
 
     def _plan(
-        self, codes: Incomplete, start: TabularGaussian, analysis: SubstantiveModel | None
+        self,
+        codes: Incomplete,
+        start: TabularGaussian,
+        analysis: SubstantiveModel | None,
+        logarithms: Sequence[int] = (),
     ) -> tuple[Inputs, tuple[Equation, ...], dict[int, npt.NDArray[np.int64]]]:
         """Returns the inputs, the regressions, and which columns may predict a column."""
         limits = predictor_positions(self.predictors, self._schema_within)
         free = () if analysis is None else analysis.covariates
-        features = choose_features(self._within, start.features, codes, free)
+        features = choose_features(self._within, start.features, codes, free, logarithms)
         inputs = Inputs.fit(self._within, features, codes)
         for c in free:
             assert analysis is not None
             allowed = limits.get(c, np.arange(codes.n_features))
             limits[c] = allowed[~np.isin(allowed, (*analysis.outcomes, c))]
         Passive.of(self._within).limit(limits, codes.n_features)
-        return inputs, plan_equations(inputs, codes, limits, self.max_predictors), limits
+        blocks = read_blocks(self.blocks, self._within, [column.role for column in inputs.columns])
+        return inputs, plan_equations(inputs, codes, limits, self.max_predictors, blocks), limits
 
     def _seeks_outcome(self) -> bool:
         """Returns whether draws may be made compatible with an outcome that the data show."""
-        free = not (self.methods or self.predictors or self.constraints) and self.find_outcome
+        stated = self.methods or self.predictors or self.constraints or self.blocks
+        free = not stated and self.find_outcome
         few = len(self._within) <= MOST_COLUMNS
         return bool(free) and few and not any(column.derived for column in self._within)
 
@@ -305,35 +321,12 @@ class ChainedImputer(BaseImputer):
             wider[self._within[c].name] = widen_range(self._within[c], codes.x[codes.observed[:, c], c])
         self.schema_ = Schema(tuple(wider.get(column.name, column) for column in self.schema_))
 
-    def _order(self, n_missing: Sequence[int]) -> list[int]:
-        """Returns the columns in the order of a cycle."""
-        names = [column.name for column in self._within]
-        asked = [] if self.visit_order is None else self.visit_order
-        if isinstance(asked, str) or not isinstance(asked, Sequence):
-            raise ValueError(f"visit_order must be a list of column names, got {asked!r}.")
-        stray = next((name for name in asked if name not in names), None)
-        if stray is not None:
-            raise ValueError(f"visit_order refers to column {stray!r}, which is not a modelled column.")
-        if len(set(asked)) < len(asked):
-            twice = next(name for name in asked if list(asked).count(name) > 1)
-            raise ValueError(f"visit_order names column {twice!r} twice.")
-        places = [names.index(name) for name in asked]
-        rest = sorted(set(range(len(names))) - set(places), key=lambda c: (n_missing[c], c))
-        return [*places, *rest]
-
     def _constraints(
         self, codes: Incomplete, analysis: SubstantiveModel | None, groups: RowGroups | None
     ) -> Constraints:
         """Returns the constraints, and warns of observed rows that do not obey them."""
         found = Constraints.parse(self.constraints, self._within)
-        for one in found.every:
-            broken = ~one.holds(codes)
-            if bool(broken.any()):
-                row = int(broken.to(torch.int8).argmax())
-                warn_user(
-                    f"The constraint {one.text!r} does not hold in {int(broken.sum()):,} rows in which its "
-                    f"columns are observed, the first of which is row {row}. Observed values are not changed."
-                )
+        found.warn_of_broken(codes)
         taken: set[int] = set() if groups is None else set(groups.upper)
         if analysis is not None:
             taken |= {*analysis.outcomes, *analysis.covariates}
@@ -349,7 +342,7 @@ class ChainedImputer(BaseImputer):
         found = read_methods(self.methods, self._within, [column.role for column in inputs.columns])
         of_analysis = () if analysis is None else (*analysis.outcomes, *analysis.covariates)
         for c in found:
-            name, feature = self._within[c].name, inputs.columns[c].feature
+            feature = inputs.columns[c].feature
             margins = inputs.features.margins
             margin = margins[feature] if margins and feature >= 0 else None
             why = {
@@ -360,9 +353,30 @@ class ChainedImputer(BaseImputer):
                 "belongs to a table with groups, of which only regressions have effects": self.groups
                 is not None,
             }
-            reason = next((sentence for sentence, holds in why.items() if holds), None)
-            if reason is not None:
-                raise ValueError(f"Column {name!r} cannot have a method of its own: it {reason}.")
+            self._check_free(c, "cannot have a method of its own", why)
+        return found
+
+    def _check_free(self, c: int, what: str, why: Mapping[str, bool]) -> None:
+        """Raises a ValueError that says what a column cannot do, if one of several reasons holds."""
+        reason = next((sentence for sentence, holds in why.items() if holds), None)
+        if reason is not None:
+            raise ValueError(f"Column {self._within[c].name!r} {what}: it {reason}.")
+
+    def _blocks(
+        self, inputs: Inputs, analysis: SubstantiveModel | None, constraints: Constraints
+    ) -> list[tuple[int, ...]]:
+        """Returns the columns that are drawn together, and raises a ValueError where they cannot be."""
+        found = read_blocks(self.blocks, self._within, [column.role for column in inputs.columns])
+        of_analysis = () if analysis is None else (*analysis.outcomes, *analysis.covariates)
+        for c in (c for block in found for c in block):
+            why = {
+                "is a variable of the analysis, which determines its draws": c in of_analysis,
+                "has constraints, within which columns are drawn one by one": c in constraints.columns,
+                "has a method of its own": self._within[c].name in (self.methods or {}),
+                "belongs to a table with groups, of which only single columns have effects": self.groups
+                is not None,
+            }
+            self._check_free(c, "cannot belong to a block", why)
         return found
 
     @property
@@ -485,6 +499,7 @@ class ChainedImputer(BaseImputer):
                 model.passive,
                 model.order,
                 methods,
+                model.blocks,
             )
             parameters = some.run(self.n_cycles, steps.append)
             outcome = None if compatible is None else compatible.draw_parameters(some.completed, noise)
@@ -556,7 +571,9 @@ class ChainedImputer(BaseImputer):
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularChain | GroupedChain:
         chain = TabularChain.from_state(self._within, state, self._parsed(), self.methods)
         constraints = Constraints.parse(self.constraints, self._within)
+        blocks = read_blocks(self.blocks, self._within, [column.role for column in chain.inputs.columns])
         chain = replace(chain, constraints=constraints, passive=Passive.of(self._within))
+        chain = chain.with_blocks(blocks)
         place = self._group_place
         if place is None:
             return chain

@@ -17,9 +17,12 @@ import torch
 from torch import Tensor
 
 from halfseen.base.completion import FAR
+from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margins
+from halfseen.data.margin_fits import line
+from halfseen.data.margins import Link, Margin
 from halfseen.data.schema import Column
 
 MOST_ORDERED = 10  # levels of a proportional-odds regression; more are modelled by a score with thresholds
@@ -205,7 +208,11 @@ class Inputs:
 
 
 def choose_features(
-    columns: Sequence[Column], features: FeatureMap, codes: Incomplete, free: Sequence[int] = ()
+    columns: Sequence[Column],
+    features: FeatureMap,
+    codes: Incomplete,
+    free: Sequence[int] = (),
+    logarithms: Sequence[int] = (),
 ) -> FeatureMap:
     """Returns features in which every number has the margin that fits its values best.
 
@@ -223,17 +230,38 @@ def choose_features(
     free : sequence of int
         The positions of columns whose scores are not limited near the observed values, because values that
         are missing through an outcome lie beyond them. The limits of the column hold (`Column.constrain`).
+    logarithms : sequence of int
+        The positions of columns of positive numbers whose margins are log-normal.
     """
     numeric = (columns[c] for c in features.numeric)
     several = [choose_margins([*islice(numeric, len(x))], x) for x in features.observed_numbers(codes)]
     margins = list(chain.from_iterable(several))
     for i, c in enumerate(features.numeric):
-        margin = margins[i]
-        if margin is not None and c in free and not margin.half and not len(margin.unlimited):
-            margins[i] = margin.adjusted(least=-inf, greatest=inf)
+        if c in logarithms:
+            margins[i] = line(Link("log"), codes.x[codes.observed[:, c], c].numpy())
+        margins[i] = _unlimited(margins[i]) if c in free else margins[i]
     plain = FeatureMap.fit(columns, codes, all_indicators=False)
     plain = replace(plain, blocks=features.blocks)
     return plain.with_chosen(margins, codes, plain.encode(codes))[0]
+
+
+def _unlimited(margin: Margin | None) -> Margin | None:
+    """Returns a margin of real numbers whose values are not limited near the observed ones."""
+    if margin is None or margin.half or len(margin.unlimited):
+        return margin
+    return margin.adjusted(least=-inf, greatest=inf)
+
+
+def reach(column: Column, place: InputColumn, features: FeatureMap, x: Tensor, scores: Tensor) -> Tensor:
+    """Returns the codes (K) of scores (K) if values may lie as far in a tail as those of an analysis.
+
+    Observed values x (N) that are selected by an outcome say little about how far the others reach.
+    """
+    margins = list(features.margins)
+    if margins:
+        margins[place.feature] = _unlimited(margins[place.feature])
+    free = replace(features, margins=tuple(margins))
+    return decode_scores(widen_range(column, x), place, scores[None], [free])[0]
 
 
 def widen_range(column: Column, x: Tensor) -> Column:
@@ -324,6 +352,45 @@ def score_intervals(
     """Returns the ends (S, R) of the intervals of scores of the codes (S, R) of a number, equal if exact."""
     each = [one.score_interval(place.feature, x) for one, x in zip(margins, codes, strict=True)]
     return torch.stack([low for low, _ in each]), torch.stack([high for _, high in each])
+
+
+class ScoreTargets:
+    """The scores of a number in every chain: exact, or drawn if only an interval of them is known.
+
+    Parameters
+    ----------
+    margins : sequence of FeatureMap
+        The features of each chain, with its margins.
+    column : InputColumn
+        The column.
+    x : Tensor
+        (N), the codes.
+    observed : Tensor
+        (N)
+    """
+
+    def __init__(
+        self, margins: Sequence[FeatureMap], column: InputColumn, x: Tensor, observed: Tensor
+    ) -> None:
+        self.scores = torch.zeros(len(margins), len(x), dtype=torch.float64)
+        known = observed.nonzero().squeeze(1)
+        low, high = self.scores[:, known], self.scores[:, known]
+        for s, features in enumerate(margins):
+            low[s], high[s] = features.score_interval(column.feature, x[known])
+        wide = (high > low).any(dim=0)
+        self.rows = known[wide]
+        self.low, self.high = low[:, wide], high[:, wide]
+        self.scores[:, known] = torch.where(wide, 0.0, low)
+        centre = self.scores.new_zeros(len(margins), len(self.rows))
+        half = torch.full_like(centre, 0.5)
+        self.scores[:, self.rows] = draw_between(centre, torch.ones_like(half), self.low, self.high, half)
+
+    def redraw(self, mean: Tensor, scale: Tensor, noise: Noise) -> None:
+        """Draws the scores that are known by an interval, given their regression (S, N)."""
+        if len(self.rows):
+            uniforms = noise.uniforms(len(self.rows))
+            at = mean[:, self.rows]
+            self.scores[:, self.rows] = draw_between(at, scale[:, None], self.low, self.high, uniforms)
 
 
 def _is_plain(place: InputColumn, margins: Sequence[FeatureMap]) -> bool:

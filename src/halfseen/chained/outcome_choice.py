@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.special import ndtr, ndtri
 
 from halfseen.chained.formula import SubstantiveModel
-from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores
+from halfseen.chained.inputs import InputColumn, Inputs, Role, choose_features, reach
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.gaussian.tabular import TabularGaussian
@@ -57,8 +57,10 @@ def find_outcome(
     places: Sequence[Tensor],
     codes: Incomplete,
     start: TabularGaussian,
-) -> SubstantiveModel | None:
+) -> tuple[SubstantiveModel, tuple[int, ...]] | None:
     """Returns the regression of a complete column on all others, or None if none explains more.
+
+    With it come the positions of the numbers whose margins should be log-normal; see `_logarithms`.
 
     Parameters
     ----------
@@ -90,7 +92,60 @@ def find_outcome(
             gain = _gain(known)
         if gain is not None:
             found.append((gain, model))
-    return max(found, key=lambda one: one[0])[1] if found else None
+    if not found:
+        return None
+    model = max(found, key=lambda one: one[0])[1]
+    return model, _logarithms(columns, inputs, places, codes, start, model)
+
+
+def _logarithms(
+    columns: Sequence[Column],
+    inputs: Inputs,
+    places: Sequence[Tensor],
+    codes: Incomplete,
+    start: TabularGaussian,
+    model: SubstantiveModel,
+) -> tuple[int, ...]:
+    """Returns the incomplete positive numbers that are log-normal given the regression of the outcome.
+
+    Margins are chosen by the observed values. If large values are missing through the outcome, the observed
+    ones have a shorter tail than the column, and another power than the logarithm may fit them better. A
+    margin with further parameters is therefore kept only if all that is known of both columns is more
+    probable under it, by the Bayesian information criterion.
+    """
+    some = codes[codes.chosen_rows(MOST_ROWS)]
+    guess, found = torch.where(some.observed, some.x, start.point(some)), list[int]()
+    for x in inputs.columns:
+        c, known = x.position, codes.x[codes.observed[:, x.position], x.position]
+        margin = inputs.features.margins[x.feature] if inputs.features.margins and x.with_value else None
+        if len(known) == len(codes) or margin is None or margin.half or margin.has_atoms:
+            continue
+        if margin.link.kind == "log" or len(margin.unlimited) or not float(known.min()) > 0:
+            continue
+        features = choose_features(columns, start.features, codes, (), [c])
+        criteria = []
+        for one in (inputs, Inputs.fit(columns, features, codes)):
+            pair = _Pair.of(columns, one, places[c], some, guess, one.columns[c], model)
+            if pair is not None and one.width == inputs.width:
+                likelihood = _Factorised(pair, model.family).log_likelihood()
+                criteria.append(likelihood + _log_slopes(one, c, some) - _penalty(one, c, some))
+        if len(criteria) == 2 and criteria[1] >= criteria[0]:
+            found.append(c)
+    return tuple(found)
+
+
+def _log_slopes(inputs: Inputs, c: int, codes: Incomplete) -> float:
+    """Returns the sum of the logarithms of the derivatives of scores at the observed values of a column."""
+    feature, x = inputs.columns[c].feature, codes.x[codes.observed[:, c], c]
+    of_margin = inputs.features.margins[feature].log_slope(x).sum()
+    return float(of_margin - len(x) * inputs.features.scaler.scale[feature].log())
+
+
+def _penalty(inputs: Inputs, c: int, codes: Incomplete) -> float:
+    """Returns the penalty of a margin: for the power of its link, or for the knots of a spline."""
+    margin = inputs.features.margins[inputs.columns[c].feature]
+    n_more = 0 if margin.link.kind == "log" else len(margin.places) - 1
+    return 0.5 * n_more * math.log(len(codes))
 
 
 def _gain(pairs: Sequence["_Pair"]) -> float | None:
@@ -165,7 +220,8 @@ class _Pair:
         score = torch.where(high > low, ndtri((ndtr(low) + ndtr(high)) / 2), low)
         loc, unit = analysis.units(guess)
         place = 1 + analysis.sources.index(x.position)
-        values = decode_scores(columns[x.position], x, GRID[None], [inputs.features])[0]
+        known = codes.x[observed, x.position]
+        values = reach(columns[x.position], x, inputs.features, known, GRID)
         terms, values = (analysis.design(guess.unbind(-1)) - loc) / unit, (values - loc[place]) / unit[place]
         rest = design[:, places[~of_y]]
         full, curved = design[:, places], x.with_value or bool((high > low).any())

@@ -17,6 +17,7 @@ from torch.special import ndtri
 from halfseen._random import Keys, keys_of_draw, row_uniforms
 from halfseen.base.completion import LevelProbabilities, central, enclosing
 from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
+from halfseen.chained.blocks import check_covariance, draw_missing, followers, led_blocks
 from halfseen.chained.chain import NO_CONSTRAINTS, NOT_PASSIVE, Passive
 from halfseen.chained.constraints import Constraints, draw_within
 from halfseen.chained.effects import EffectDraw
@@ -88,6 +89,8 @@ class TabularChain:
         The order constraints that completed rows obey.
     passive : Passive
         The derived columns, which are computed.
+    blocks : sequence of tuple of int
+        The columns that are drawn together.
     """
 
     columns: Sequence[Column]
@@ -103,6 +106,7 @@ class TabularChain:
     groups: GroupModel | None = None
     constraints: Constraints = NO_CONSTRAINTS
     passive: Passive = NOT_PASSIVE
+    blocks: Sequence[tuple[int, ...]] = ()
 
     def with_parameters(
         self,
@@ -112,6 +116,15 @@ class TabularChain:
     ) -> "TabularChain":
         """Returns the model with the parameters of each column, of the analysis and of groups."""
         return replace(self, parameters=parameters, outcome=outcome, groups=groups)
+
+    def with_blocks(self, blocks: Sequence[tuple[int, ...]]) -> "TabularChain":
+        """Returns the model with columns that are drawn together, after a check of what it needs for that."""
+        for block in blocks:
+            for c in block:
+                check_covariance(
+                    self.parameters[c].covariance, self.n_chains, len(block), self.columns[c].name
+                )
+        return replace(self, blocks=blocks)
 
     @property
     def n_chains(self) -> int:
@@ -193,10 +206,19 @@ class TabularChain:
         # Rows with one missing cell need one cycle only, unless its draw depends on its value before.
         several, constrained = (~codes.observed).sum(dim=1) > 1, self.constraints.columns
         n_cycles = self.n_cycles + (0 if average is None else POINT_CYCLES)
+        blocks = led_blocks(self.blocks, self.order)
+        skipped = followers(blocks) | set(self.passive.formulas)
         for cycle in range(n_cycles):
             last = cycle == n_cycles - 1
             for c in self.order:
-                if c in self.passive.formulas:
+                if c in skipped:
+                    continue
+                if c in blocks:
+                    rows = (~codes.observed[:, blocks[c]].all(dim=1) & (several | last)).nonzero().squeeze(1)
+                    stream = CELL_STREAM + cycle * len(self.columns) + c
+                    normals = ndtri(self._noise(of_draws, rows, len(blocks[c]), stream))
+                    added = average if cycle >= self.n_cycles else None
+                    self._visit_block(blocks[c], codes, rows, which, normals, completed, design, added)
                     continue
                 visited = several | last | self._is_compatible(c) | (c in constrained)
                 rows = (~codes.observed[:, c] & visited & ~settled[:, c]).nonzero().squeeze(1)
@@ -204,24 +226,62 @@ class TabularChain:
                     continue
                 n_uniforms = N_UNIFORMS if self._is_compatible(c) else 1
                 stream = CELL_STREAM + cycle * len(self.columns) + c
-                uniforms = torch.from_numpy(
-                    row_uniforms(of_draws[:, rows.numpy()].reshape(-1), 0, n_uniforms, stream)
-                ).reshape(n_draws, len(rows), n_uniforms)
+                uniforms = self._noise(of_draws, rows, n_uniforms, stream)
                 if self.parameters[c].own is not None:
                     drawn, predicted = self._draw_by_method(c, design[:, rows], which, uniforms[..., 0])
                 else:
-                    added = self._added(c, rows, completed, which, None if average else of_draws)
-                    predicted = self._predict(c, design[:, rows], which, added)
+                    of_groups = self._added(c, rows, completed, which, None if average else of_draws)
+                    predicted = self._predict(c, design[:, rows], which, of_groups)
                     offset = self._offset(c, rows, completed, which, of_draws)
                     drawn, predicted = self._draw(c, completed[:, rows], predicted, which, uniforms, offset)
                 if average is not None and cycle >= self.n_cycles:
                     average.add(self.inputs.columns[c], rows, *predicted)
-                self._put(c, rows, drawn, completed, design)
-                for derived in self.passive.dependents(c):
-                    among = rows[~codes.observed[rows, derived]]
-                    values = self.passive.values(derived, completed[:, among])
-                    self._put(derived, among, values, completed, design)
+                self._replace(c, rows, drawn, codes, completed, design)
         return completed
+
+    @staticmethod
+    def _noise(of_draws: Keys, rows: Tensor, n_uniforms: int, stream: int) -> Tensor:
+        """Returns uniforms (S, R, U) of some rows."""
+        found = row_uniforms(of_draws[:, rows.numpy()].reshape(-1), 0, n_uniforms, stream)
+        return torch.from_numpy(found).reshape(len(of_draws), len(rows), n_uniforms)
+
+    def _visit_block(
+        self,
+        block: tuple[int, ...],
+        codes: Incomplete,
+        rows: Tensor,
+        which: Tensor,
+        normals: Tensor,
+        completed: Tensor,
+        design: Tensor,
+        average: "_Average | None",
+    ) -> None:
+        """Draws the missing cells of a block in some rows together, by normals (S, R, B)."""
+        known = codes.observed[rows][:, block]
+        margins = [self.margins[s] for s in which.tolist()]
+        columns = [self.inputs.columns[c] for c in block]
+        each = [self._predict(c, design[:, rows], which, None)[0] for c in block]
+        scores = [score_codes(one, completed[:, rows, one.position], margins) for one in columns]
+        covariance = self.parameters[block[0]].covariance
+        assert covariance is not None
+        found, mean, spread = draw_missing(
+            torch.stack(each, dim=-1), covariance[which], torch.stack(scores, dim=-1), known, normals
+        )
+        for j, (c, column) in enumerate(zip(block, columns, strict=True)):
+            missing = ~known[:, j]
+            if average is not None:
+                average.add(column, rows[missing], mean[:, missing, j], spread[:, missing, j])
+            drawn = decode_scores(self.columns[c], column, found[:, missing, j], margins)
+            self._replace(c, rows[missing], drawn, codes, completed, design)
+
+    def _replace(
+        self, c: int, rows: Tensor, drawn: Tensor, codes: Incomplete, completed: Tensor, design: Tensor
+    ) -> None:
+        """Writes codes (S, R) of some rows of a column, and computes the columns that are derived from it."""
+        self._put(c, rows, drawn, completed, design)
+        for derived in self.passive.dependents(c):
+            among = rows[~codes.observed[rows, derived]]
+            self._put(derived, among, self.passive.values(derived, completed[:, among]), completed, design)
 
     def _put(self, c: int, rows: Tensor, drawn: Tensor, completed: Tensor, design: Tensor) -> None:
         """Writes codes (S, R) of some rows of a column into the completed codes and the design."""
@@ -385,6 +445,8 @@ class TabularChain:
                 state[f"{name}.scale"] = drawn.scale
             if drawn.effects is not None:
                 state |= {f"{name}.{field}": tensor for field, tensor in vars(drawn.effects).items()}
+            if drawn.covariance is not None:
+                state[f"{name}.together"] = drawn.covariance
             if drawn.own is not None:
                 state |= {f"{name}.method.{field}": one for field, one in method_state(drawn.own).items()}
         for s, features in enumerate(self.margins):
@@ -420,7 +482,8 @@ class TabularChain:
             if method != "regression":
                 shape = (len(coefficients), len(places))
                 own = method_from_state(method, state, f"{name}.method.", *shape)
-            parameters.append(Parameters(coefficients, state.get(f"{name}.scale"), effects, own))
+            scale, covariance = state.get(f"{name}.scale"), state.get(f"{name}.together")
+            parameters.append(Parameters(coefficients, scale, effects, own, covariance))
             _check_equation(inputs, equations[-1], parameters[-1], len(parameters[0].coefficients))
         order, n_cycles = state["chain.order"], state["chain.cycles"]
         if order.dtype != torch.int64 or sorted(order.tolist()) != list(range(len(columns))):
