@@ -47,7 +47,7 @@ def most_distinct(storage: Storage, n_columns: int) -> int:
     """
     if storage == "label":
         return max(1 << 16, min(1 << 20, CELLS_OF_LABELS // n_columns))
-    return max(1 << 12, min(1 << 17, CELLS_OF_NUMBERS // n_columns))
+    return max(1 << 10, min(1 << 17, CELLS_OF_NUMBERS // n_columns))
 
 
 @dataclass(frozen=True)
