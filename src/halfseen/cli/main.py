@@ -186,6 +186,8 @@ def _call(arguments: Sequence[str], app: Any, program: str) -> int:
     except UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else program
         message = error.format_message().replace(": Value error, ", ": ")  # a remark of Typer's validation
+        if "unexpected extra argument" in message:  # mostly a pattern that the shell has expanded
+            message += "; several files are named by a folder, or by a pattern in quotes such as 'data/*.csv'"
         print_error(f"{message} (see {where} --help)")
         return FAILED
     return 0
