@@ -144,3 +144,9 @@ def test_a_spreadsheet_is_read_and_written(call, tmp_path):
     code, _, err = call("impute", "bad.xlsx", "-o", "v.xlsx")
     assert code == 2
     assert "bad.xlsx: not a readable xlsx file" in err
+
+
+def test_a_pattern_that_the_shell_has_expanded_is_explained(run, folder):
+    code, _, err = run("impute", "data/a.csv", "data/b.parquet", "-o", "out")
+    assert code == 2
+    assert "unexpected extra argument(s) (data/b.parquet); several files are named by a folder" in err

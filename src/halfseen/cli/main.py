@@ -201,6 +201,8 @@ def _explain_usage(error: Any) -> str:
     choices = re.search(r"'([^']*)' is not one of (.*)", message)
     if choices is not None:
         message += similar_words(re.findall(r"'([^']*)'", choices[2]), choices[1])
+    if "unexpected extra argument" in message:  # mostly a pattern that the shell has expanded
+        message += "; several files are named by a folder, or by a pattern in quotes such as 'data/*.csv'"
     return message
 
 

@@ -301,7 +301,9 @@ class RatingRows(StrEnum):
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="IN", help="csv, tsv (also .gz), parquet, feather, jsonl or xlsx file; - is standard input."
+        metavar="IN",
+        help="csv, tsv (also .gz), parquet, feather, jsonl or xlsx file; a folder, or a quoted pattern such "
+        "as '*.csv', names several; - is standard input.",
     ),
 ]
 Output = Annotated[
