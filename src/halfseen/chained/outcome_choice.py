@@ -137,13 +137,15 @@ def _logarithms(
 def _log_slopes(inputs: Inputs, c: int, codes: Incomplete) -> float:
     """Returns the sum of the logarithms of the derivatives of scores at the observed values of a column."""
     feature, x = inputs.columns[c].feature, codes.x[codes.observed[:, c], c]
-    of_margin = inputs.features.margins[feature].log_slope(x).sum()
-    return float(of_margin - len(x) * inputs.features.scaler.scale[feature].log())
+    margin = inputs.features.margins[feature]
+    assert margin is not None
+    return float(margin.log_slope(x).sum() - len(x) * inputs.features.scaler.scale[feature].log())
 
 
 def _penalty(inputs: Inputs, c: int, codes: Incomplete) -> float:
     """Returns the penalty of a margin: for the power of its link, or for the knots of a spline."""
     margin = inputs.features.margins[inputs.columns[c].feature]
+    assert margin is not None
     n_more = 0 if margin.link.kind == "log" else len(margin.places) - 1
     return 0.5 * n_more * math.log(len(codes))
 

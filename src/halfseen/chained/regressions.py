@@ -24,8 +24,9 @@ from torch import Tensor
 from torch.special import ndtr, ndtri
 
 # The precision of linear coefficients, in rows of the table, is `PRIOR_ROWS`, or with few rows for each
-# coefficient, `CROWDED_ROWS` divided by this number. Both were chosen by simulation of tables of 30 and 60
-# rows: with less, estimates vary more and intervals are too short; with more, coefficients are shrunk.
+# coefficient, `CROWDED_ROWS` divided by this number. Both are compromises, chosen on tables of 30 and 60 rows
+# of the experiment on pooled intervals (`papers/library/inference_tables.py`), which therefore does not
+# confirm them: with half as much, estimates vary more, and with twice as much they are shrunk more.
 PRIOR_ROWS = 0.1
 CROWDED_ROWS = 5.0
 FLAT = 1e-6  # rows; a prior precision up to it only keeps matrices regular, and passes for no prior
