@@ -1,5 +1,7 @@
 """Outcomes that are found in the data: densities by closed forms and quadrature, choices, and coverage."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ import halfseen
 from halfseen.chained import outcome_choice
 from halfseen.chained.formula import FAMILIES, SubstantiveModel
 from halfseen.chained.imputer import ChainedImputer
-from halfseen.chained.inputs import reach
+from halfseen.chained.inputs import choose_features, reach
 from halfseen.chained.outcome_choice import _Factorised, _Pair
 from halfseen.data.incomplete import Incomplete
 
@@ -170,10 +172,26 @@ def test_densities_are_integrated_over_values_as_far_as_draws_may_lie():
     unlimited = margin.adjusted(greatest=np.inf, least=-np.inf)
     expected = unlimited.inverse(scores * scaler.scale[0] + scaler.loc[0])
     low, high = column.imputed_bounds()
-    farthest = float(min(known.max() ** 2 / known.median(), 5 * known.max() - 4 * known.min()))
+    farthest = float(known.max() ** 3 / known.median() ** 2)
     assert farthest > 1.5 * high
     found = reach(column, place, inputs.features, known, scores)
     torch.testing.assert_close(found, expected.clamp(low, farthest))
+
+
+def test_densities_of_scores_become_those_of_values_by_the_slopes_of_scores():
+    """The sum of the logarithms of the derivatives beside differences; and what margins cost."""
+    table = table_of("gamma", 0)
+    model = ChainedImputer(1, n_cycles=1, random_state=0, find_outcome=False).fit(table).model_
+    codes, features = Incomplete.from_array(table.to_numpy()), model.inputs.features
+    logarithm = choose_features(model.columns, features, codes, logarithms=[0])
+    for one, n_more in ((features, 1), (logarithm, 0)):
+        inputs = replace(model.inputs, features=one)
+        x = codes.x[codes.observed[:, 0], 0]
+        rise = one.encode_number(0, x * (1 + 1e-5)) - one.encode_number(0, x * (1 - 1e-5))
+        expected = float((rise / (2e-5 * x)).log().sum())
+        assert outcome_choice._log_slopes(inputs, 0, codes) == pytest.approx(expected, abs=1e-4)
+        assert outcome_choice._penalty(inputs, 0, codes) == pytest.approx(0.5 * n_more * np.log(300))
+    assert [one.margins[0].link.kind for one in (features, logarithm)] == ["power", "log"]
 
 
 @pytest.mark.slow

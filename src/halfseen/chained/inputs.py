@@ -16,7 +16,6 @@ from math import inf
 import torch
 from torch import Tensor
 
-from halfseen.base.completion import FAR
 from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
@@ -269,13 +268,13 @@ def widen_range(column: Column, x: Tensor) -> Column:
 
     Imputed values are at most one observed range above the greatest value. Where large values are missing
     through an outcome, this cuts the tail of a skewed column off, which biases its coefficient away from
-    zero. On a logarithmic scale, they may be as far above the greatest value as that is above the median, but
-    not so far that the user would be warned of them.
+    zero. On a logarithmic scale, they may be twice as far above the greatest value as that is from the
+    median: a guess, as a bound that values which belong to the greatest outcomes hardly reach. The user is
+    warned of values that are far beyond the observed ones.
     """
     if column.kind != "positive" or not column.extrapolated or column.greatest is None or not len(x):
         return column
-    most = float(x.max()) + FAR * float(x.max() - x.min())
-    farthest = min(most, float(x.max()) * float(x.max() / x.median()))
+    farthest = float(x.max()) * float(x.max() / x.median()) ** 2
     return column if not farthest < inf else replace(column, greatest=max(column.greatest, farthest))
 
 
