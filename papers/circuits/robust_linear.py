@@ -54,6 +54,12 @@ class RobustLinear(ClassifierMixin, BaseEstimator):
         Seeds which rows are held out, and what is deleted in them.
     """
 
+    classes_: npt.NDArray[Any]
+    count_: int
+    bound_: float
+    coef_: Floats
+    intercept_: float
+
     def __init__(
         self,
         n_deleted: int,
