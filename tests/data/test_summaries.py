@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from halfseen._random import value_keys
 from halfseen.data import summaries
 from halfseen.data._inference import describe_column
 from halfseen.data.frames import RawColumn, Table
@@ -108,6 +109,9 @@ def test_many_distinct_numbers_are_counted_nearly(rows):
     assert not summary.is_complete
     assert len(summary.values) == most_distinct("number", n_columns) == 20_068
     assert (summary.counts == 2).all()
+    distinct = np.unique(values)
+    hashes = value_keys(distinct)
+    assert (summary.values == distinct[hashes <= np.sort(hashes)[20_067]]).all()
     assert not summary.all_differ
     assert abs(summary.n_distinct / 60_000 - 1) < 4 * 20_000**-0.5
     assert summary.ends == (values.min(), values.max())

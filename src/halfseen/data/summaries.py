@@ -13,6 +13,7 @@ References
 Bar-Yossef, Jayram, Kumar, Sivakumar & Trevisan (2002), Counting distinct elements in a data stream.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,6 +33,7 @@ NATURAL_LIMITS = (1.0, 100.0)  # of shares and percentages, which start at 0
 CELLS_OF_NUMBERS, CELLS_OF_LABELS = 1 << 22, 1 << 24
 """Distinct numbers and labels that are kept of all columns together, 64 MB of numbers and counts; guesses."""
 
+FIRST_VALUES = 1000  # that are looked at before all are
 FIRST_LABELS = 1000  # of more labels than are kept, from which it is found out what they are
 
 
@@ -74,7 +76,8 @@ class ColumnSummary:
     steps : tuple of bool
         Whether all moments are multiples of each of `TIME_STEPS`.
     n_near, n_at : tuple of int
-        How many values are in the last tenth before each of `NATURAL_LIMITS` or beyond it, and at it.
+        How many values are in the last tenth before each of `NATURAL_LIMITS` or beyond it, and at it; 0 if
+        there are negative values.
     outer : tuple of float
         The first and the last value, in the order of rows.
     counts_up : bool
@@ -104,6 +107,7 @@ class ColumnSummary:
         values, counts, is_complete = (
             _distinct_labels(raw, seen, limit) if raw.labels else _distinct(seen, limit)
         )
+        ends = (float(numbers.min(initial=np.inf)), float(numbers.max(initial=-np.inf)))
         return cls(
             column=_with_values(raw, values),
             counts=counts,
@@ -111,13 +115,13 @@ class ColumnSummary:
             is_complete=is_complete,
             n_rows=len(raw.values),
             n_observed=len(seen),
-            ends=(float(numbers.min(initial=np.inf)), float(numbers.max(initial=-np.inf))),
-            is_whole=bool((numbers == np.round(numbers)).all()),
+            ends=ends,
+            is_whole=_all(lambda some: some == np.round(some), numbers),
             steps=tuple(_are_multiples(raw, numbers, step) for step in TIME_STEPS),
-            n_near=tuple(int((numbers >= 0.9 * one).sum()) for one in NATURAL_LIMITS),
-            n_at=tuple(int((numbers == one).sum()) for one in NATURAL_LIMITS),
+            n_near=tuple(int((numbers >= 0.9 * one).sum()) if ends[0] >= 0 else 0 for one in NATURAL_LIMITS),
+            n_at=tuple(int((numbers == one).sum()) if ends[0] >= 0 else 0 for one in NATURAL_LIMITS),
             outer=(float(numbers[0]), float(numbers[-1])) if len(numbers) else (np.inf, -np.inf),
-            counts_up=len(numbers) > 0 and bool((numbers[1:] == numbers[:-1] + 1).all()),
+            counts_up=len(numbers) > 0 and _all(lambda some: some[1:] == some[:-1] + 1, numbers),
         )
 
     @property
@@ -144,6 +148,8 @@ class ColumnSummary:
             some = self if self.n_observed else after
             return replace(some, n_rows=self.n_rows + after.n_rows)
         column, counts, is_complete = _union(self, after)
+        ends = min(self.ends[0], after.ends[0]), max(self.ends[1], after.ends[1])
+        nothing = (0,) * len(NATURAL_LIMITS)
         return ColumnSummary(
             column=column,
             counts=counts,
@@ -151,11 +157,11 @@ class ColumnSummary:
             is_complete=is_complete,
             n_rows=self.n_rows + after.n_rows,
             n_observed=self.n_observed + after.n_observed,
-            ends=(min(self.ends[0], after.ends[0]), max(self.ends[1], after.ends[1])),
+            ends=ends,
             is_whole=self.is_whole and after.is_whole,
             steps=tuple(a and b for a, b in zip(self.steps, after.steps, strict=True)),
-            n_near=_sums(self.n_near, after.n_near),
-            n_at=_sums(self.n_at, after.n_at),
+            n_near=_sums(self.n_near, after.n_near) if ends[0] >= 0 else nothing,
+            n_at=_sums(self.n_at, after.n_at) if ends[0] >= 0 else nothing,
             outer=(self.outer[0], after.outer[1]),
             counts_up=self.counts_up and after.counts_up and after.outer[0] == self.outer[1] + 1,
         )
@@ -163,6 +169,11 @@ class ColumnSummary:
 
 def _sums(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def _all(holds: Callable[[Floats], npt.NDArray[np.bool_]], values: Floats) -> bool:
+    """Returns whether something holds for all values; mostly it does not for the first ones."""
+    return bool(holds(values[:FIRST_VALUES]).all()) and bool(holds(values).all())
 
 
 def _are_multiples(raw: RawColumn, values: Floats, step: float) -> bool:
@@ -181,7 +192,7 @@ def _distinct(seen: Floats, limit: int) -> tuple[Floats, Integers, bool]:
     """Returns the distinct numbers that are kept, their counts, and whether these are all."""
     if len(seen) > 4 * limit:
         # Of many values, mostly those with small hashes suffice, and few values are sorted faster.
-        few = seen[value_keys(seen) < np.uint64(2 * limit / len(seen) * 2.0**64)]
+        few = seen[value_keys(seen) < np.uint64(1.2 * limit / len(seen) * 2.0**64)]
         values, counts = np.unique(few, return_counts=True)
         if len(values) > limit:
             return *_smallest(values, counts, limit), False
