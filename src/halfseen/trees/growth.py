@@ -99,7 +99,8 @@ class Growth:
     ) -> tuple[Forest, Floats]:
         """Returns the trees of all forests, whose sum is the mean of the forests, and the mean constants."""
         n_forests = self.n_forests if booster.early_stopping else 1
-        forests, constants = [], []
+        forests: list[Forest] = []
+        constants = []
         for place in range(n_forests):
             seed = np.random.default_rng([self.seed, place]).integers(2**31) if place else self.seed % 2**31
             with one_openmp_thread():
