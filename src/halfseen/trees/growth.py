@@ -139,12 +139,15 @@ class Growth:
     ) -> tuple[Forest, Floats]:
         """Returns the trees of all forests, whose sum is the mean of the forests, and the mean constants."""
         n_forests = self.n_forests if booster.early_stopping else 1
-        forests, constants = [], []
+        forests: list[Forest] = []
+        constants = []
         for place in range(n_forests):
             seed = np.random.default_rng([self.seed, place]).integers(2**31) if place else self.seed % 2**31
             with one_openmp_thread():
                 booster.set_params(random_state=int(seed)).fit(columns.X, y, sample_weight=weight)
-            forests += [self._as_forest(tree, columns) for several in booster._predictors for tree in several]
+            forests.extend(
+                self._as_forest(tree, columns) for several in booster._predictors for tree in several
+            )
             constants.append(np.ravel(booster._baseline_prediction).astype(np.float64))
         joined = Forest.joined(forests)
         return replace(joined, value=joined.value / n_forests), np.mean(constants, axis=0)
