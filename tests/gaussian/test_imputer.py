@@ -437,7 +437,7 @@ def test_ids_of_rows_must_be_as_many_as_rows():
     imputer = GaussianImputer(random_state=0).fit(np.arange(12.0).reshape(6, 2) ** 1.1)
     with pytest.raises(ValueError, match="row_ids must have one id for each row: got 2 ids for 1 rows"):
         imputer.sample(np.array([[1.0, np.nan]]), row_ids=[1, 2])
-    with pytest.raises(ValueError, match="row_ids must differ, and 'p7' is the id of 2 rows"):
+    with pytest.warns(halfseen.HalfseenWarning, match="'p7' in row_ids is the id of 2 rows: rows with equal"):
         imputer.sample(np.array([[1.0, np.nan]] * 3), row_ids=pd.Series(["p6", "p7", "p7"]))
 
 

@@ -61,9 +61,9 @@ def _keys_of_ids(row_ids: Any, n_rows: int, seed: int) -> Keys:
         row = int(first[counts > 1].min())
         repeated = np.asarray(row_ids).tolist()[row]
         n_rows = int(counts[first == row][0])
-        raise ValueError(
-            f"row_ids must differ, and {repeated!r} is the id of {n_rows:,} rows: rows with equal ids would "
-            "have the same random numbers. Pass an id of each row, such as its number."
+        warn_user(
+            f"{repeated!r} in row_ids is the id of {n_rows:,} rows: rows with equal ids have the same random "
+            "numbers, so their draws vary together. Pass an id of each row, such as its number."
         )
     return keys
 
