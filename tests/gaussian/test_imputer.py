@@ -437,6 +437,8 @@ def test_ids_of_rows_must_be_as_many_as_rows():
     imputer = GaussianImputer(random_state=0).fit(np.arange(12.0).reshape(6, 2) ** 1.1)
     with pytest.raises(ValueError, match="row_ids must have one id for each row: got 2 ids for 1 rows"):
         imputer.sample(np.array([[1.0, np.nan]]), row_ids=[1, 2])
+    with pytest.warns(halfseen.HalfseenWarning, match="'p7' in row_ids is the id of 2 rows: rows with equal"):
+        imputer.sample(np.array([[1.0, np.nan]] * 3), row_ids=pd.Series(["p6", "p7", "p7"]))
 
 
 def test_equal_rows_in_a_hundred_parts_with_ids_have_the_standard_error_of_one_table():

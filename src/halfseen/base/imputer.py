@@ -56,6 +56,15 @@ def _keys_of_ids(row_ids: Any, n_rows: int, seed: int) -> Keys:
     keys = id_keys(row_ids, seed)
     if len(keys) != n_rows:
         raise ValueError(f"row_ids must have one id for each row: got {len(keys)} ids for {n_rows} rows.")
+    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    if (counts > 1).any():
+        row = int(first[counts > 1].min())
+        repeated = np.asarray(row_ids).tolist()[row]
+        n_rows = int(counts[first == row][0])
+        warn_user(
+            f"{repeated!r} in row_ids is the id of {n_rows:,} rows: rows with equal ids have the same random "
+            "numbers, so their draws vary together. Pass an id of each row, such as its number."
+        )
     return keys
 
 
