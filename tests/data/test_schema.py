@@ -321,7 +321,7 @@ def test_settings_are_read_from_json_by_name_or_from_a_saved_schema(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "schema.json' cannot be read"),
+        (None, "There is no schema file '.*schema.json'"),
         (b"{", "schema.json' cannot be read: Expecting"),
         (b"\xff", "schema.json' cannot be read: .*codec"),
         (b"[]", r'must contain {"columns": {name: settings}}'),
