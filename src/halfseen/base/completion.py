@@ -240,9 +240,11 @@ class FarValues:
             return
         if low == high:  # one observed value has no range by which a distance could be judged
             return
+        greatest = self.columns[j].greatest  # further away if an outcome implies it (`widen_range`)
         with np.errstate(over="ignore"):
             reach = FAR * (np.float64(high) - np.float64(low))
-            n_far = int(((codes < low - reach) | (codes > high + reach)).sum())
+            most = high + reach if greatest is None else max(high + reach, greatest)
+            n_far = int(((codes < low - reach) | (codes > most)).sum())
         if n_far:
             self.counts[j] = self.counts.get(j, 0) + n_far
 

@@ -270,7 +270,7 @@ def widen_range(column: Column, x: Tensor) -> Column:
     through an outcome, this cuts the tail of a skewed column off, which biases its coefficient away from
     zero. On a logarithmic scale, they may be twice as far above the greatest value as that is from the
     median: a guess, as a bound that values which belong to the greatest outcomes hardly reach. The user is
-    warned of values that are far beyond the observed ones.
+    not warned of values within it, because the outcome implies them.
     """
     if column.kind != "positive" or not column.extrapolated or column.greatest is None or not len(x):
         return column
