@@ -101,8 +101,8 @@ def test_loading_is_logged(log, tmp_path):
 def test_the_same_warning_is_shown_once_over_many_answers_of_a_loaded_model(tmp_path, monkeypatch, imputer):
     imputer.fit(table()).save(tmp_path / "model")
     loaded = halfseen.load(tmp_path / "model")
-    # Every value is "far" if it may only lie within the middle two percent of the observed range.
-    monkeypatch.setattr("halfseen.base.completion.FAR", -0.49)
+    # A value is "far" if it may only lie within the highest tenth of the observed range, or above it.
+    monkeypatch.setattr("halfseen.base.completion.FAR", -0.9)
     monkeypatch.setattr("halfseen.errors._SHOWN", set())  # as in a new process
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

@@ -98,7 +98,7 @@ def replace_limits(
         settings[f"censored_{side}"] = bound
         past |= found < bound if side == "below" else found > bound
         found[main] = _beyond(bound, side, whole)
-    if past.all():  # no number would be known exactly
+    if past.all() and not forced:  # no number would be known exactly
         hidden, limits, settings = limited, [], {}
         text = most_frequent(texts, numbers.counts, limited)
         said = f"column {name!r}: no exact number is within the limits of cells such as {text!r}, which keep "
