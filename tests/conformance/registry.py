@@ -53,7 +53,8 @@ class ImputerRow(Row):
     levels_sum : `score_samples` with a level missing is exactly the sum over its levels. Not so where levels
         follow a linear probability model by the chain rule, as `TabularGaussian.log_prob` documents.
     draws_have_the_mean : draws are at the fitted parameters, as `transform` and `class_probabilities` are;
-        not so where they carry the uncertainty of the parameters.
+        not so where they carry the uncertainty of the parameters, or where candidates have other weights in
+        single values than in distributions.
     symmetric : the distribution of a number given the rest is symmetric, so any interval holds its mean.
     exact_score : `score_samples` is the log density itself, so that its marginals are exact; not a bound.
     coherent : the distribution of a number given levels that are drawn is the one given levels that are seen.
@@ -111,6 +112,7 @@ _REGISTERED_IMPUTERS = (
         made("auto", candidates=["mean", "gaussian"]),
         {"max_seconds": [60, 120]},
         coherent=False,
+        draws_have_the_mean=False,
         **_NO_DENSITY,
     ),
     ImputerRow(
