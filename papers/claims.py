@@ -6,8 +6,9 @@ mean agrees with the claim but its interval contains zero or there is only one p
 compares one model with a number is judged in the same way, by the interval of its mean over the runs of a
 setting: it is *met* only if the whole interval is on the right side of the number. A claim about coverage or
 bias over repetitions is judged by the mean, and is *not met* only if its interval excludes what was claimed.
-A claim is *not testable* when the chosen scale has no runs that it concerns. A run that failed, or gave a
-number that is not finite, counts against the model that made it.
+A claim is *not testable* when no run that it concerns is stored: the chosen scale has none, or the stored
+ones lack the score. A run that failed, or gave a number that is not finite, counts against the model that
+made it.
 """
 
 import math
@@ -117,7 +118,7 @@ class Better:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        pairs = _pairs(evidence, self.model, self.other, self.where)
+        pairs = _pairs(evidence, self.model, self.other, self.on, self.where)
         if not pairs:
             return Verdict(str(self), "not testable", "no runs of both")
         failures = sum(cell.failed for cell, _ in pairs)
@@ -159,7 +160,7 @@ class AtMostShare:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        pairs = _pairs(evidence, self.model, self.other, self.where)
+        pairs = _pairs(evidence, self.model, self.other, self.on, self.where)
         if not pairs:
             return Verdict(str(self), "not testable", "no runs of both")
         failures = sum(cell.failed or other.failed for cell, other in pairs)
@@ -192,7 +193,7 @@ class Within:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        groups = _by_setting(_runs(evidence, self.model, self.where))
+        groups = _by_setting(_runs(evidence, self.model, [self.on], self.where))
         distances = {name: _mean(cells, self.on) - self.of for name, cells in groups.items()}
         slack = {name: self.by - abs(distance) for name, distance in distances.items()}
         return _worst(str(self), self.on, groups, slack, distances)
@@ -218,7 +219,7 @@ class AtLeast:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        groups = _by_setting(_runs(evidence, self.model, self.where))
+        groups = _by_setting(_runs(evidence, self.model, [self.on], self.where))
         means = {name: _mean(cells, self.on) for name, cells in groups.items()}
         sign = evidence.sign(self.on)
         slack = {name: sign * (mean - self.bound) for name, mean in means.items()}
@@ -248,7 +249,7 @@ class AsPublished:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        groups = _by_setting(_runs(evidence, self.model, self.where))
+        groups = _by_setting(_runs(evidence, self.model, [self.on], self.where))
         known = {
             name: evidence.published(cells[0].setting, self.model, self.on) for name, cells in groups.items()
         }
@@ -289,7 +290,7 @@ class Covers:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        runs = _runs(evidence, self.model, self.where)
+        runs = _runs(evidence, self.model, self.on, self.where)
         spoiled = _spoiled(str(self), runs)
         if spoiled is not None:
             return spoiled
@@ -328,7 +329,7 @@ class Unbiased:
 
     def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
-        runs = _runs(evidence, self.model, self.where)
+        runs = _runs(evidence, self.model, [*self.on, *self.on.values()], self.where)
         spoiled = _spoiled(str(self), runs)
         if spoiled is not None:
             return spoiled
@@ -445,17 +446,23 @@ def _show_half_width(gains: Sequence[float]) -> str:
     return "" if len(gains) < 2 else f" ± {_half_width(gains):.4f}"
 
 
-def _pairs(evidence: ClaimEvidence, model: str, other: str, where: Setting) -> list[tuple[Cell, Cell]]:
+def _pairs(
+    evidence: ClaimEvidence, model: str, other: str, on: str, where: Setting
+) -> list[tuple[Cell, Cell]]:
     """Returns the runs of two models on the same data."""
-    theirs = {_data(cell): cell for cell in _runs(evidence, other, where)}
-    return [(cell, theirs[_data(cell)]) for cell in _runs(evidence, model, where) if _data(cell) in theirs]
+    theirs = {_data(cell): cell for cell in _runs(evidence, other, [on], where)}
+    runs = _runs(evidence, model, [on], where)
+    return [(cell, theirs[_data(cell)]) for cell in runs if _data(cell) in theirs]
 
 
-def _runs(evidence: ClaimEvidence, model: str, where: Setting) -> list[Cell]:
+def _runs(evidence: ClaimEvidence, model: str, on: Sequence[str], where: Setting) -> list[Cell]:
+    """Returns the runs of a model that have some scores, or failed; others were made before these existed."""
     return [
         cell
         for cell in evidence.cells
-        if cell.model == model and all(_matches(cell.setting.get(key), value) for key, value in where.items())
+        if cell.model == model
+        and (cell.failed or all(metric in cell.scores for metric in on))
+        and all(_matches(cell.setting.get(key), value) for key, value in where.items())
     ]
 
 

@@ -80,6 +80,7 @@ class Results:
         return [claim.judge(self) for claim in self.experiment.claims]
 
     def _row(self, cells: Sequence[Cell], metric: str) -> Row:
+        cells = [cell for cell in cells if cell.failed or metric in cell.scores]
         first, good = cells[0], [cell for cell in cells if not cell.failed]
         scores = [cell.scores[metric] for cell in good]
         return Row(

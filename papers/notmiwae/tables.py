@@ -17,7 +17,9 @@ mechanism. The second initialisation, steps at the edge of the observed range, a
 were then found on concrete with the first seed, because they have the better held-out bound. The table does
 not show how far beyond the edge the missing values lie.
 
-At scale small, the models without a claim on five runs have one seed, and none on the longest table.
+At scale small, the models without a claim on five runs have one seed, and none on the longest table. The
+model of the claims has ten seeds on concrete: among the first five one was far from the others, and their
+spread said that ten would decide whether the mean is below the paper's.
 """
 
 from typing import Any
@@ -38,7 +40,7 @@ from papers.spec import Budget, Experiment
 RMSE = "RMSE"
 TABLES = ("banknote", "concrete", "red", "white", "yeast", "breast")
 LONGEST = "white"  # to fit: left out where no claim asks for it
-PICTURED = "concrete"  # whose learned missingness is drawn
+PICTURED = "concrete"  # whose learned missingness is drawn, and which has more seeds at the scale small
 PICTURED_COLUMNS = ("cement", "slag", "fly ash", "water")  # those that miss cells
 CURVES = "missing"
 VALUES = np.linspace(-2.0, 3.0, 101)  # at which curves of missingness are kept, in standard deviations
@@ -128,7 +130,8 @@ EXPERIMENT = Experiment(
     metrics={RMSE: "lower"},
     budgets={
         "smoke": Budget.grid(n_seeds=1, models=[KNOWN, PROBIT, GAUSSIAN, MEAN], table=["banknote"]),
-        "small": Budget.grid(n_seeds=5, models=[KNOWN], table=TABLES)
+        "small": Budget.grid(n_seeds=5, models=[KNOWN], table=[name for name in TABLES if name != PICTURED])
+        + Budget.grid(n_seeds=10, models=[KNOWN], table=[PICTURED])
         + Budget.grid(n_seeds=5, models=[PROBIT, GAUSSIAN, CHAINED, MEAN], table=TABLES)
         + Budget.grid(n_seeds=1, models=[FREE, MAR], table=[name for name in TABLES if name != LONGEST]),
         "paper": Budget.grid(n_seeds=5, table=TABLES),

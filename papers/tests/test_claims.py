@@ -235,3 +235,12 @@ def test_claims_over_repetitions_count_failures_and_need_runs():
     for claim in (Covers("a", ["x"], 0.9, 1.0), Unbiased("a", {"x": "v"}, 0.1)):
         assert claim.judge(failed).outcome == "not met"
         assert claim.judge(SimpleNamespace(cells=[])).outcome == "not testable"
+
+
+def test_runs_that_lack_the_score_of_a_claim_were_not_made_for_it():
+    runs = evidence((1, "a", 0, 0.9), (1, "b", 0, 0.5))
+    claims = Better("a", "b", on="new"), AtMostShare("a", "b", on="new", share=0.5), AtLeast("a", "new", 1)
+    covers = SimpleNamespace(cells=[Cell({"repetitions": 50}, "a", 0, {"bias": 0.1})])
+    assert {claim.judge(runs).outcome for claim in claims} == {"not testable"}
+    assert Covers("a", ["new"], 0.9, 1.0).judge(covers).outcome == "not testable"
+    assert Unbiased("a", {"bias": "new"}, 0.1).judge(covers).outcome == "not testable"

@@ -142,6 +142,19 @@ def test_stored_runs_are_judged_again_and_stay_as_they_are(tmp_path):
     assert json.loads(path.read_text()) == before
 
 
+def test_a_metric_that_stored_runs_lack_counts_the_runs_that_have_it(tmp_path):
+    run(make_experiment([]), "smoke", tmp_path)
+    path = tmp_path / "toy-smoke.json"
+    stored = json.loads(path.read_text())
+    stored["cells"][0]["scores"]["new"] = 3.0
+    path.write_text(json.dumps(stored))
+    more = make_experiment([], metrics={"r2": "higher", "new": "lower"}, claims=[Better("a", "b", on="new")])
+    results = judge_stored(more, "smoke", tmp_path)
+    assert [verdict.outcome for verdict in results.verdicts()] == ["not testable"]
+    (row,) = [row for row in results.rows() if row.metric == "new"]
+    assert (row.model, row.mean, row.n_runs, row.n_failed) == ("a", 3.0, 1, 0)
+
+
 def test_failed_runs_are_judged_as_failures(tmp_path):
     run(make_experiment([]), "smoke", tmp_path)
     path = tmp_path / "toy-smoke.json"
