@@ -19,9 +19,9 @@ import numpy.typing as npt
 import torch
 from scipy.special import ndtri
 
+from halfseen._arrays import Floats, Integers
+
 Keys = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _DRAW_STEP = 0xD1B54A32D192ED03

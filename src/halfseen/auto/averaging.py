@@ -13,6 +13,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from halfseen._arrays import Floats, Integers
 from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import build_named, catalogue_name, find_method, predictor_names
@@ -33,8 +34,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import code_settings
 from halfseen.training.supervised import Labelled
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
+Rows = Integers
 
 DEFAULT = ("boosting", "neumiss", "circuit", "sparsity-norm")
 FEWEST_ROWS = 50  # with fewer, weights are equal

@@ -16,6 +16,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from halfseen._arrays import Floats, Integers
 from halfseen._threads import map_in_threads, task_threads, warning_filters
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_reads_codes
@@ -31,11 +32,6 @@ from halfseen.training.supervised import Labelled
 from halfseen.trees.boosting import TREE_PARAMETERS, as_logits, check_scores, check_tree_parameters
 from halfseen.trees.forest import Forest
 from halfseen.trees.growth import Growth
-
-Floats = npt.NDArray[np.float64]
-
-
-Integers = npt.NDArray[np.int64]
 
 PENALTIES = np.logspace(-2, 4, 7)
 INVERSE_PENALTIES = (0.01, 0.1, 1.0, 10.0)

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.optimize
 
-Floats = npt.NDArray[np.float64]
+from halfseen._arrays import Floats
+
 Loss = Callable[[Floats], tuple[float, Floats]]  # weights (M) to a loss and its gradient
 
 SMALLEST = 0.02  # weights below are zero, so that an average has few members; a guess

@@ -7,10 +7,10 @@ from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import betainc
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.auto.hiding import HiddenTask
 from halfseen.auto.stacking import (
     Answers,
@@ -28,8 +28,6 @@ from halfseen.data.incomplete import Incomplete, rows_in_piece
 from halfseen.data.leaving import ColumnCheck
 from halfseen.data.schema import Column
 from halfseen.training.progress import TimeBudget, decide_by_clock, time_limit
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -274,7 +272,7 @@ class ChosenWeights:
         found: Floats = np.maximum(self.distribution, self.point).max(axis=1)
         return found
 
-    def without(self, dropped: npt.NDArray[np.bool_]) -> "ChosenWeights":
+    def without(self, dropped: Booleans) -> "ChosenWeights":
         """Returns the weights without some candidates (M), whose weights the others get."""
         parts = []
         for weights in (self.distribution, self.point):
@@ -284,7 +282,7 @@ class ChosenWeights:
             parts.append(kept / kept.sum(axis=0))
         return ChosenWeights(parts[0], parts[1], self.mixed)
 
-    def _fallback(self, dropped: npt.NDArray[np.bool_]) -> Floats:
+    def _fallback(self, dropped: Booleans) -> Floats:
         """Returns the weights (M) of a column whose candidates were all dropped: that used most has all."""
         total = np.where(dropped, -1.0, (self.distribution + self.point).sum(axis=1))
         return (np.arange(len(total)) == total.argmax()).astype(np.float64)
@@ -386,11 +384,11 @@ class ColumnLosses:
         """Returns how well the column is filled; None if that cannot be judged."""
         return ColumnCheck.of(name, "accuracy" if self.below is None else "error", self.loss, self.baseline)
 
-    def covered(self, level: float) -> npt.NDArray[np.bool_]:
+    def covered(self, level: float) -> Booleans:
         """Returns which numbers (N) are within their central intervals of a level."""
         assert self.below is not None
         assert self.up_to is not None
-        inside: npt.NDArray[np.bool_] = (self.up_to >= (1 - level) / 2) & (self.below <= (1 + level) / 2)
+        inside: Booleans = (self.up_to >= (1 - level) / 2) & (self.below <= (1 + level) / 2)
         return inside
 
 

@@ -52,16 +52,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.optimize
 import torch
 from scipy.special import betaln, expit
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._random import torch_generator
 from halfseen.auto.mixing_weights import minimise_on_simplex, mixture_loss
 from halfseen.auto.tabular import WeightedAtoms
-
-Floats = npt.NDArray[np.float64]
 
 # Guesses: columns with few hidden cells borrow the weights of all columns, small weights cost a fit and gain
 # little, and a sharpness outside the limits would rest on a few extreme cells.
@@ -96,7 +94,7 @@ class Answers:
     """
 
     truth: Floats
-    half: npt.NDArray[np.int64]
+    half: Integers
     points: Floats
     atoms: Floats | None = None
     likelihood: Floats | None = None
@@ -110,7 +108,7 @@ class Answers:
         found: Floats = weight / weight.sum()
         return found
 
-    def of(self, cells: npt.NDArray[np.bool_]) -> "Answers":
+    def of(self, cells: Booleans) -> "Answers":
         """Returns part of the cells."""
         return Answers(
             self.truth[cells],
@@ -188,7 +186,7 @@ class QuadraticLoss:
             np.concatenate([loss.n_cells / total * loss.shares for loss in losses]),
         )
 
-    def of(self, cells: npt.NDArray[np.bool_]) -> "QuadraticLoss":
+    def of(self, cells: Booleans) -> "QuadraticLoss":
         """Returns the loss of part of the cells."""
         shares = self.shares[cells]
         return QuadraticLoss(self.linear[:, cells], self.quadratic[..., cells], shares / shares.sum())
@@ -236,7 +234,7 @@ class LevelLoss:
         """Returns the loss of the cells of several columns."""
         return cls(np.concatenate([loss.likelihood for loss in losses], axis=1))
 
-    def of(self, cells: npt.NDArray[np.bool_]) -> "LevelLoss":
+    def of(self, cells: Booleans) -> "LevelLoss":
         """Returns the loss of part of the cells."""
         return LevelLoss(self.likelihood[:, cells])
 
@@ -397,7 +395,7 @@ def tail_weights(z: Floats) -> Floats:
     return weights
 
 
-def _part(loss: Loss | None, cells: npt.NDArray[np.bool_]) -> Loss | None:
+def _part(loss: Loss | None, cells: Booleans) -> Loss | None:
     """Returns the loss of part of the cells; None without cells."""
     return None if loss is None or not cells.any() else loss.of(cells)
 

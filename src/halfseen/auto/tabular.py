@@ -24,17 +24,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
+from halfseen._arrays import Floats
 from halfseen._random import Keys, row_uniforms
 from halfseen.base.completion import LevelProbabilities, TabularCompletion, central, enclosing
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.progress import in_parts, part_of_answer
-
-Floats = npt.NDArray[np.float64]
 
 CHOICE_STREAM = 1 << 24  # noise that chooses a model, apart from the rest
 LEVEL_STREAM = CHOICE_STREAM + 1  # noise for the quantile of a draw among equal values

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._random import Keys
 from halfseen.base.table import ReadTable
 from halfseen.data.columns import Column
@@ -219,8 +220,7 @@ class PixelModel:
         return torch.where(codes.observed, codes.x, self.features.numbers(features.double()))
 
 
-Floats = npt.NDArray[np.float64]
-DerivedCells: TypeAlias = tuple[npt.NDArray[np.int64], Floats]  # rows, and their values
+DerivedCells: TypeAlias = tuple[Integers, Floats]  # rows, and their values
 
 FAR = 4.0  # observed ranges between an imputed value and the observed values, from which the user is warned
 NAMED = 5  # columns that are named in separate warnings; the others are counted
@@ -233,7 +233,7 @@ class FarValues:
         self.columns = columns
         self.counts: dict[int, int] = {}
 
-    def add(self, j: int, codes: npt.NDArray[np.float64]) -> None:
+    def add(self, j: int, codes: Floats) -> None:
         """Counts the codes of column j that a model returned, before they are limited to its range."""
         low, high = self.columns[j].observed_low, self.columns[j].observed_high
         if low is None or high is None or not len(codes):
@@ -284,7 +284,7 @@ def derive(
     columns: Sequence[Column],
     read: ReadTable,
     completed: Sequence[Floats],
-    empty: Mapping[int, npt.NDArray[np.bool_]],
+    empty: Mapping[int, Booleans],
 ) -> dict[int, DerivedCells]:
     """Returns the missing cells of derived columns, by position; the parameters are those of `fill_cells`."""
     modelled = [j for j, column in enumerate(columns) if column.modelled]
@@ -316,8 +316,8 @@ def enclose(
 def fill_cells(
     columns: Sequence[Column],
     read: ReadTable,
-    completed: Sequence[npt.NDArray[np.float64]],
-    empty: Mapping[int, npt.NDArray[np.bool_]],
+    completed: Sequence[Floats],
+    empty: Mapping[int, Booleans],
     derived: Mapping[int, DerivedCells] | None = None,
     *,
     far: FarValues,

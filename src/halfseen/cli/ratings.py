@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import halfseen
+from halfseen._arrays import Floats
 from halfseen.cli.options import RecommenderName
 from halfseen.cli.progress import Reporter
 from halfseen.cli.requests import FitRequest, RecommendRequest
@@ -18,7 +19,7 @@ from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.cfnade import CFNADE
 from halfseen.ratings.matrix_factorization import MatrixFactorization, RatingEnsemble
 from halfseen.ratings.recommender import Recommender
-from halfseen.ratings.table import NAMES, Floats, Positions, Ratings, find_column, read_ratings
+from halfseen.ratings.table import NAMES, Positions, Ratings, find_column, read_ratings
 
 RECOMMENDERS: dict[str, type[Recommender]] = {
     RecommenderName.autorec: AutoRec,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.data._cells import EXACT_INTEGERS, dtype_bounds, plain, smallest_positive
 from halfseen.data.columns import (
     DAY,
@@ -19,7 +19,7 @@ from halfseen.data.columns import (
     show_moment,
     with_imputed_range,
 )
-from halfseen.data.frames import Floats, RawColumn
+from halfseen.data.frames import RawColumn
 from halfseen.data.leaving import find_cause
 from halfseen.data.summaries import FIRST_LABELS, NATURAL_LIMITS, TIME_STEPS, ColumnSummary, as_numbers
 from halfseen.errors import SchemaError
@@ -56,9 +56,7 @@ def check_kind(
             _reject(column, _fractional(values), "be a count", rows=raw is not None)
 
 
-def _reject(
-    column: RawColumn, broken: npt.NDArray[np.bool_], what: str, *, rows: bool, besides: str = ""
-) -> None:
+def _reject(column: RawColumn, broken: Booleans, what: str, *, rows: bool, besides: str = "") -> None:
     places = np.flatnonzero(broken)
     if len(places):
         n_seen = (~np.isnan(column.values)).sum()
@@ -69,7 +67,7 @@ def _reject(
         )
 
 
-def _fractional(values: Floats) -> npt.NDArray[np.bool_]:
+def _fractional(values: Floats) -> Booleans:
     return values % 1 > 0  # false of NaN
 
 

@@ -17,8 +17,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data._cells import dtype_bounds, plain
-from halfseen.data.frames import Floats, RawColumn, Storage
+from halfseen.data.frames import RawColumn, Storage
 from halfseen.errors import SchemaError
 from halfseen.files.text_formats import TextFormat
 
@@ -169,7 +170,7 @@ class Column:
         low, high = self.minimum, self.maximum
         return -np.inf if low is None else low, np.inf if high is None else high
 
-    def is_censored(self, codes: Floats) -> npt.NDArray[np.bool_]:
+    def is_censored(self, codes: Floats) -> Booleans:
         """Returns which codes are known only to lie beyond a detection limit."""
         below = -np.inf if self.censored_below is None else self.censored_below
         above = np.inf if self.censored_above is None else self.censored_above
@@ -327,7 +328,7 @@ ROOM = 1.0  # observed ranges beyond the observed values within which values are
 def with_imputed_range(
     column: Column,
     distinct: Floats,
-    counts: npt.NDArray[np.int64],
+    counts: Integers,
     ends: tuple[float, float],
     given: Container[str],
 ) -> Column:

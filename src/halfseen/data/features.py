@@ -14,7 +14,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from halfseen.data.frames import Floats
+from halfseen._arrays import Floats
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margins import Margin
 from halfseen.data.schema import Column

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from narwhals.exceptions import DuplicateError
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data._cells import (
     EXACT_INTEGERS,
     factorize,
@@ -30,7 +31,6 @@ from halfseen.data._cells import (
 )
 from halfseen.errors import SchemaError
 
-Floats = npt.NDArray[np.float64]
 Storage = Literal["number", "boolean", "label", "time", "duration", "empty", "other"]
 
 
@@ -100,10 +100,10 @@ class Table:
             )
         return _read_series(self._series[position], name)
 
-    def missing(self) -> npt.NDArray[np.bool_]:
+    def missing(self) -> Booleans:
         """Returns which cells (N, P) are missing, without converting the values of the others."""
         if self._frame is None:
-            lacking: npt.NDArray[np.bool_] = np.isnan(self.native)
+            lacking: Booleans = np.isnan(self.native)
             return lacking
         missing = np.empty((self.n_rows, len(self.names)), dtype=bool)
         for position, series in enumerate(self._series):
@@ -113,7 +113,7 @@ class Table:
             missing[:, position] = empty.to_numpy().astype(bool)
         return missing
 
-    def filled(self, cells: Mapping[int, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]) -> Any:
+    def filled(self, cells: Mapping[int, tuple[Integers, npt.NDArray[Any]]]) -> Any:
         """Returns a copy of the table with the given (rows, values) written into the given columns."""
         if self._frame is None:
             array = np.array(self.native, order="K")
@@ -126,7 +126,7 @@ class Table:
         }
         return put_columns(self._frame, columns)
 
-    def appended(self, native: Any, names: Sequence[str], flags: npt.NDArray[np.bool_]) -> Any:
+    def appended(self, native: Any, names: Sequence[str], flags: Booleans) -> Any:
         """Returns a completed copy of the table with columns of flags (N, K) appended.
 
         In an array, flags are 1 and 0.
@@ -252,7 +252,7 @@ def _read_labels(series: nw.Series[Any], name: str, shown: str) -> RawColumn:
     return RawColumn(name, shown, "label", values, tuple(labels), declared, ordered)
 
 
-Cells = npt.NDArray[np.bool_]
+Cells = Booleans
 
 
 def put_nulls(native: Any, hidden: Cells, affected: Sequence[int]) -> Any:

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from halfseen._arrays import Floats
 from halfseen.data.columns import KINDS, LEVELLED, Cause, Column
-from halfseen.data.frames import Floats
 from halfseen.files.text_formats import ADVICE, TextFormat, find_text_format
 from halfseen.words import Note, Severity
 

@@ -6,12 +6,11 @@ from functools import lru_cache
 from math import ceil, inf, log, pi, sqrt
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import ndtr, ndtri
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data.columns import Column
-from halfseen.data.frames import Floats
 from halfseen.data.margin_fits import (
     LEAST_SLOPE,
     TAIL_SPAN,
@@ -32,7 +31,7 @@ from halfseen.data.margins import LARGEST_RATIO, NARROWEST, Link, Margin, log_ma
 # best link. All samples have the same size, so that a comparison needs few operations on arrays of columns
 # by values.
 
-Indices = npt.NDArray[np.int64]
+Indices = Integers
 
 # Guesses: three folds are the fewest by which each value is predicted from most of the others, and the least
 # gain keeps the simpler margin where the difference hardly matters.
@@ -60,7 +59,7 @@ class _Transformed:
     links: list[list[Link]]
     places: Floats
     slopes: Floats
-    valid: npt.NDArray[np.bool_]
+    valid: Booleans
 
 
 def compare_margins(
@@ -230,7 +229,7 @@ def fold_numbers(n: int) -> Indices:
     return np.random.default_rng(0).permutation(n) % N_FOLDS
 
 
-def clearly_best(scores: Floats, valid: npt.NDArray[np.bool_]) -> Indices:
+def clearly_best(scores: Floats, valid: Booleans) -> Indices:
     """Returns the best candidate (G) by held-out likelihoods (F, G, Q); later ones must be clearly better."""
     scores = scores.clip(LOWEST)
     current, chosen = scores[0].copy(), np.zeros(scores.shape[1], dtype=np.int64)
@@ -322,7 +321,7 @@ def _is_bounded(column: Column) -> bool:
     return low > -inf or high < inf
 
 
-def _is_outside(column: Column, values: Floats) -> npt.NDArray[np.bool_]:
+def _is_outside(column: Column, values: Floats) -> Booleans:
     low, high = column.firm_bounds()
     return (values < low) | (values > high)
 
@@ -347,7 +346,7 @@ def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | Non
     return reliable(margin, levels[seen], counts[seen])
 
 
-def _held_out_lattice(column: Column, numbers: npt.NDArray[np.int64], levels: Floats, step: float) -> Floats:
+def _held_out_lattice(column: Column, numbers: Integers, levels: Floats, step: float) -> Floats:
     """Returns log probabilities (2, N) of held-out values: under a Gaussian, and by thresholds.
 
     There are few distinct values, so the probability of each is computed once in each fold.
@@ -472,7 +471,7 @@ def _inside(margin: Margin, column: Column, values: Floats) -> Margin:
     return replace(margin, unlimited=torch.from_numpy(unlimited), limited=torch.from_numpy(limited))
 
 
-def _censored_margin(column: Column, values: Floats, censored: npt.NDArray[np.bool_]) -> Margin:
+def _censored_margin(column: Column, values: Floats, censored: Booleans) -> Margin:
     """Returns a margin in which the tail of the uncensored values continues beyond the detection limits."""
     limits = {
         name: limit

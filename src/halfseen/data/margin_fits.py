@@ -4,12 +4,11 @@ from dataclasses import replace
 from math import inf, sqrt
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import ndtri
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.data.columns import Column
-from halfseen.data.frames import Floats
 from halfseen.data.margins import (
     LARGEST_RATIO,
     NARROWEST,
@@ -214,7 +213,7 @@ def _with_atoms(knots: Floats, values: Floats, u: Floats, edges: Floats, atoms: 
     return joined[:, np.diff(joined[0], prepend=-inf) > 0]
 
 
-def _tail(rise: Floats, run: Floats, there: npt.NDArray[np.bool_]) -> float:
+def _tail(rise: Floats, run: Floats, there: Booleans) -> float:
     """Returns the slope of places by scores beyond the last knot, from values near it."""
     usual = float(rise.std())
     slope = float(run[there] @ rise[there]) / max(float(run[there] @ run[there]), NARROWEST)

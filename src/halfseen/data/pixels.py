@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from halfseen._arrays import Floats
 from halfseen.data.columns import Column, Kind
 from halfseen.data.features import FeatureMap
-from halfseen.data.frames import Floats, RawColumn, Table
+from halfseen.data.frames import RawColumn, Table
 from halfseen.data.incomplete import Incomplete, Standardizer, unmask
 from halfseen.data.schema import Schema
 from halfseen.errors import SchemaError

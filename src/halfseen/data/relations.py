@@ -31,12 +31,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import fdtrc
 from scipy.stats import rankdata
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data.columns import NUMERIC, Column, Kind
-from halfseen.data.frames import Floats
 from halfseen.errors import SchemaError
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -183,8 +182,8 @@ def check_derived(columns: Sequence[Column]) -> None:
 
 
 def derive_cells(
-    columns: Sequence[Column], numbers: Mapping[int, Floats], missing: npt.NDArray[np.bool_]
-) -> dict[int, tuple[npt.NDArray[np.int64], Floats]]:
+    columns: Sequence[Column], numbers: Mapping[int, Floats], missing: Booleans
+) -> dict[int, tuple[Integers, Floats]]:
     """Returns, by position of a derived column, the rows in which it is missing and their values.
 
     Parameters
@@ -243,9 +242,6 @@ UNIT = re.compile(
     re.IGNORECASE,
 )
 
-Bools = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Grouping:
@@ -299,7 +295,7 @@ def _announce(column: Column) -> str:
     )
 
 
-def find_groupings(columns: Sequence[Column], values: Floats, observed: Bools) -> Iterator[Grouping]:
+def find_groupings(columns: Sequence[Column], values: Floats, observed: Booleans) -> Iterator[Grouping]:
     """Yields what groups rows, given the modelled columns, their codes (N, C), and which are observed."""
     candidates = [c for c, column in enumerate(columns) if _may_group(column)]
     responses = [c for c, column in enumerate(columns) if column.kind in (*NUMERIC, "binary", "ordinal")]
@@ -336,7 +332,7 @@ class _Groups:
     sizes: Integers
 
 
-def _read_groups(column: Column, codes: Floats, observed: Bools) -> _Groups | None:
+def _read_groups(column: Column, codes: Floats, observed: Booleans) -> _Groups | None:
     """Returns the groups of a column; None if there are too few, or most rows are in few of them."""
     rows = _enough_rows(codes, np.flatnonzero(observed))
     values, of_row, sizes = np.unique(codes[rows], return_inverse=True, return_counts=True)
@@ -388,7 +384,7 @@ def _closest_column(
     return alike[best][0], columns[best].name
 
 
-def _compare(response: Floats, seen: Bools, groups: _Groups, chance: float) -> tuple[float, float] | None:
+def _compare(response: Floats, seen: Booleans, groups: _Groups, chance: float) -> tuple[float, float] | None:
     """Returns the intraclass correlation of a column, 0 if it may be chance, and how little order there is.
 
     The latter is von Neumann's ratio of group means minus what is half way between that of a code, 2, and

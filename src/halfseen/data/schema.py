@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.data._inference import describe_column, infer_column, wants_numbers
 from halfseen.data.columns import KINDS, NUMERIC, Column, Kind, SkipRule
-from halfseen.data.frames import Floats, RawColumn, Table, is_frame
+from halfseen.data.frames import RawColumn, Table, is_frame
 from halfseen.data.incomplete import unmask
 from halfseen.data.relations import check_derived, find_groupings
 from halfseen.data.skip_rules import check_rules
@@ -304,9 +304,6 @@ def _as_rule(name: str, value: Any) -> SkipRule | bool:
     return SkipRule(str(value["column"]), tuple(values))
 
 
-Bools = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True)
 class Codes:
     """The cells of a table by a schema: values, positions among levels, microseconds.
@@ -320,8 +317,8 @@ class Codes:
 
     columns: tuple[Column, ...]
     values: Floats
-    observed: Bools
-    missing: Bools
+    observed: Booleans
+    missing: Booleans
 
     @property
     def with_nan(self) -> Floats:

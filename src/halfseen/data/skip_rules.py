@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data._cells import plain
 from halfseen.data.columns import LEVELLED, Column, SkipRule
-from halfseen.data.frames import Floats, RawColumn, Table
+from halfseen.data.frames import RawColumn, Table
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import SEPARATE, explain_left, shortened
 from halfseen.errors import SchemaError
@@ -55,8 +55,6 @@ MEASURING = frozenset(
 
 YEAR = re.compile(r"(19|20)\d\d(\D.*)?")
 
-Bools = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class FoundRules:
@@ -79,11 +77,11 @@ class Applicability:
     """
 
     columns: Sequence[Column]
-    missing: Bools
-    rules: tuple[tuple[int, int, Bools], ...]
+    missing: Booleans
+    rules: tuple[tuple[int, int, Booleans], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[Column], table: Table, missing: Bools) -> "Applicability":
+    def of(cls, columns: Sequence[Column], table: Table, missing: Booleans) -> "Applicability":
         """Applies the rules of columns to the observed cells of a table."""
         position = {column.name: j for j, column in enumerate(columns)}
         rules = []
@@ -94,13 +92,13 @@ class Applicability:
             rules.append((j, k, _matches(rule, columns[k], table.column(k))))
         return cls(columns, missing, tuple(rules))
 
-    def empty_cells(self, completed: Sequence[Floats]) -> dict[int, Bools]:
+    def empty_cells(self, completed: Sequence[Floats]) -> dict[int, Booleans]:
         """Returns, by position of the column, which of its missing cells (N) stay empty.
 
         `completed` has the codes of the missing cells of each modelled column, in the order of rows.
         """
         codes = dict(zip((j for j, c in enumerate(self.columns) if c.modelled), completed, strict=True))
-        empty: dict[int, Bools] = {}
+        empty: dict[int, Booleans] = {}
         for j, k, holds in self.rules:
             unknown, condition = self.missing[:, k], self.columns[k]
             if condition.left is not None:
@@ -148,7 +146,7 @@ def check_rules(columns: Sequence[Column]) -> None:
         ) from None
 
 
-def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> FoundRules:
+def find_rules(columns: Sequence[Column], missing: Booleans, codes: Incomplete) -> FoundRules:
     """Returns the rules inferred from a table, for columns without a setting of the user, and indicators.
 
     Parameters
@@ -190,9 +188,9 @@ class _Candidate:
     target: int
     condition: int
     values: tuple[float, ...]
-    inside: Bools
+    inside: Booleans
 
-    def rank(self, missing: Bools, off: Bools | None = None) -> tuple[int, int, int]:
+    def rank(self, missing: Booleans, off: Booleans | None = None) -> tuple[int, int, int]:
         """The rank of a rule: it is better if it leaves fewer missing cells unexplained, with fewer values.
 
         A cell is also explained if the condition itself does not apply (`off`).
@@ -203,7 +201,7 @@ class _Candidate:
 
 
 def _find_marked(
-    columns: Sequence[Column], candidates: Mapping[int, Sequence[_Candidate]], missing: Bools
+    columns: Sequence[Column], candidates: Mapping[int, Sequence[_Candidate]], missing: Booleans
 ) -> dict[int, list[int]]:
     """Returns, by position of each indicator, the positions of the columns whose missing cells it marks."""
     named: dict[int, list[int]] = {}
@@ -249,7 +247,7 @@ def _words(name: str) -> list[str]:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[\W_]+", " ", name).casefold().split()
 
 
-def _best(candidates: Mapping[int, Sequence[_Candidate]], missing: Bools) -> dict[int, _Candidate]:
+def _best(candidates: Mapping[int, Sequence[_Candidate]], missing: Booleans) -> dict[int, _Candidate]:
     """Returns the best candidate for each column; in chains of conditions, the nearest condition."""
     first = {j: min(several, key=lambda one: one.rank(missing)) for j, several in candidates.items()}
     off = {j: one.inside for j, one in first.items()}
@@ -280,7 +278,7 @@ def _frequent(column: Column, x: Floats) -> dict[float, int]:
 
 
 def _candidates(
-    condition: int, x: Floats, values: Sequence[float], targets: npt.NDArray[np.int64], missing: Bools
+    condition: int, x: Floats, values: Sequence[float], targets: Integers, missing: Booleans
 ) -> Iterator[_Candidate]:
     found: dict[int, list[float]] = {}
     for value in values:
@@ -288,7 +286,7 @@ def _candidates(
         some = targets[missing[np.ix_(rows[:MIN_ROWS], targets)].all(axis=0)]  # few rows rule out most
         for j in some[missing[np.ix_(rows, some)].all(axis=0)].tolist():
             found.setdefault(j, []).append(value)
-    rows_of: dict[tuple[float, ...], Bools] = {}  # shared by the columns with equal rules
+    rows_of: dict[tuple[float, ...], Booleans] = {}  # shared by the columns with equal rules
     for j, chosen in ((j, tuple(several)) for j, several in found.items()):
         inside = rows_of.setdefault(chosen, np.isin(x, chosen))
         outside = ~inside & ~np.isnan(x)
@@ -297,7 +295,7 @@ def _candidates(
             yield _Candidate(j, condition, chosen, inside)
 
 
-def _consistent(best: Mapping[int, _Candidate], missing: Bools) -> dict[int, _Candidate]:
+def _consistent(best: Mapping[int, _Candidate], missing: Booleans) -> dict[int, _Candidate]:
     """Removes rules that would be circular, or whose condition does not apply where their column does."""
     kept: dict[int, _Candidate] = {}
     for j in sorted(best, key=lambda j: best[j].rank(missing)):
@@ -327,7 +325,7 @@ def _in_order(columns: Sequence[Column], position: Mapping[str, int]) -> Iterato
             yield position[name]
 
 
-def _matches(rule: SkipRule, condition: Column, raw: RawColumn) -> Bools:
+def _matches(rule: SkipRule, condition: Column, raw: RawColumn) -> Booleans:
     """Returns which cells (N) of the condition are observed and have one of the values."""
     if raw.storage == "label" and condition.levels is not None:
         wanted = set(map(str, rule.values))
@@ -339,7 +337,7 @@ def _matches(rule: SkipRule, condition: Column, raw: RawColumn) -> Bools:
     return np.isin(values, _numbers(rule, condition))
 
 
-def _codes_match(rule: SkipRule, condition: Column, codes: Floats) -> Bools:
+def _codes_match(rule: SkipRule, condition: Column, codes: Floats) -> Booleans:
     """Returns which codes (N) equal one of the values after they are written to a table."""
     if condition.levels is None:
         return np.isin(condition.constrain(codes), _numbers(rule, condition))
@@ -377,7 +375,7 @@ def rule_announcements(applicability: Applicability, found: FoundRules) -> list[
         What was recognised; the other rules are the user's.
     """
     columns = applicability.columns
-    groups: dict[tuple[SkipRule, bool], list[tuple[int, int, Bools]]] = {}
+    groups: dict[tuple[SkipRule, bool], list[tuple[int, int, Booleans]]] = {}
     for j, k, holds in applicability.rules:
         rule = columns[j].skip
         assert isinstance(rule, SkipRule)
@@ -433,7 +431,7 @@ def why_empty(columns: Sequence[Column]) -> dict[str, str]:
     return parts | whole
 
 
-def _sentence(applicability: Applicability, j: int, k: int, holds: Bools, where: str) -> str:
+def _sentence(applicability: Applicability, j: int, k: int, holds: Booleans, where: str) -> str:
     outside = ~holds & ~applicability.missing[:, k]
     share = 1 - applicability.missing[outside, j].mean()
     start = (

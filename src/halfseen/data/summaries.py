@@ -19,14 +19,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._random import value_keys
 from halfseen.data.columns import DAY, parse_numbers
-from halfseen.data.frames import Floats, RawColumn, Storage, Table
+from halfseen.data.frames import RawColumn, Storage, Table
 from halfseen.data.incomplete import Passes, runs_of
-
-Integers = npt.NDArray[np.int64]
 
 TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
 NATURAL_LIMITS = (1.0, 100.0)  # of shares and percentages, which start at 0
@@ -171,7 +169,7 @@ def _sums(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def _all(holds: Callable[[Floats], npt.NDArray[np.bool_]], values: Floats) -> bool:
+def _all(holds: Callable[[Floats], Booleans], values: Floats) -> bool:
     """Returns whether something holds for all values; mostly it does not for the first ones."""
     return bool(holds(values[:FIRST_VALUES]).all()) and bool(holds(values).all())
 

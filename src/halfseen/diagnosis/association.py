@@ -12,10 +12,9 @@ import numpy.typing as npt
 from scipy.special import chndtrinc, ndtr, ndtri
 from scipy.stats import chi2, fisher_exact
 
+from halfseen._arrays import Floats, Integers
 from halfseen.data.columns import Column
-from halfseen.diagnosis.cells import Cells, Integers, PatternCounts
-
-Floats = npt.NDArray[np.float64]
+from halfseen.diagnosis.cells import Cells, PatternCounts
 
 LEVEL = 0.95
 Z = float(ndtri((1 + LEVEL) / 2))

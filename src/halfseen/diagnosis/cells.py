@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from halfseen.data.frames import Floats, Table
-from halfseen.data.schema import Bools, Column, infer_codes, open_table
-
-Integers = npt.NDArray[np.int64]
+from halfseen._arrays import Booleans, Floats, Integers
+from halfseen.data.frames import Table
+from halfseen.data.schema import Column, infer_codes, open_table
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,8 @@ class Cells:
 
     columns: tuple[Column, ...]
     x: Floats
-    observed: Bools
-    known: Bools
+    observed: Booleans
+    known: Booleans
 
     @classmethod
     def read(cls, X: Any, kept: Mapping[str, Any] | None = None) -> "Cells":
@@ -63,7 +61,7 @@ class Cells:
         return len(self.observed)
 
 
-def read_observed(table: Table) -> Bools:
+def read_observed(table: Table) -> Booleans:
     """Returns which values (N, P) of a table are observed."""
     observed = np.empty((table.n_rows, len(table.names)), dtype=bool, order="F")
     for j in range(len(table.names)):
@@ -71,7 +69,7 @@ def read_observed(table: Table) -> Bools:
     return observed
 
 
-def find_duplicated_rows(table: Table, observed: Bools) -> Integers | None:
+def find_duplicated_rows(table: Table, observed: Booleans) -> Integers | None:
     """Returns the rows that are copies of an earlier row, and the first of which each is a copy.
 
     A copy has the same values and the same cells missing. Rows without any observed value are no copies of
@@ -139,7 +137,7 @@ class PatternCounts:
     counts : (G), how many rows each has.
     """
 
-    observed: Bools
+    observed: Booleans
     counts: Integers
 
 
@@ -155,7 +153,7 @@ class Patterns(PatternCounts):
     of_row: Integers
 
 
-def group_patterns(observed: Bools) -> Patterns:
+def group_patterns(observed: Booleans) -> Patterns:
     """Groups rows by their patterns of missing values.
 
     Complete columns are ignored.
@@ -271,7 +269,7 @@ def tabulate_patterns(patterns: PatternCounts, names: Sequence[str]) -> PatternT
     )
 
 
-def missing_names(shown: Bools, names: Sequence[str]) -> tuple[str, ...]:
+def missing_names(shown: Booleans, names: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the columns that are missing in a pattern."""
     return tuple(names[j] for j in np.flatnonzero(~shown).tolist())
 

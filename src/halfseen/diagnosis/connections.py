@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.data.columns import Column
 from halfseen.data.schema import Codes, infer_codes, open_table
 
-Floats = npt.NDArray[np.float64]
 MOST_LEVELS = 50  # of a column whose indicators are compared; further levels count as one
 
 
@@ -167,7 +166,7 @@ def _features(column: Column, codes: Codes, position: int) -> Floats:
     return (values[:, None] == np.arange(min(len(column.levels), MOST_LEVELS))).astype(np.float64)
 
 
-def _largest_correlation(one: Floats, other: Floats, rows: npt.NDArray[np.bool_]) -> float:
+def _largest_correlation(one: Floats, other: Floats, rows: Booleans) -> float:
     """Returns the largest absolute correlation between columns of two arrays; 0 if they are constant."""
     if rows.sum() < 3:
         return 0.0

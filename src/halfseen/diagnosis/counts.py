@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfseen.data.schema import Bools
-from halfseen.diagnosis.cells import Integers, PatternCounts, group_patterns
+from halfseen._arrays import Booleans, Integers
+from halfseen.diagnosis.cells import PatternCounts, group_patterns
 
 MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small
 MOST_PATTERNS = 1 << 16  # of a table that is counted in parts; a guess, which bounds the memory
@@ -65,7 +65,7 @@ class MissingCounts:
         """Returns the counts of no rows of a table."""
         return cls(n_rows, np.zeros((len(stretch_edges(n_rows)) - 1, n_columns), dtype=np.int64), {})
 
-    def add_rows(self, start: int, observed: Bools) -> None:
+    def add_rows(self, start: int, observed: Booleans) -> None:
         """Counts some rows.
 
         Parameters

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2, fisher_exact
 
-from halfseen.data.schema import Bools, Schema, open_table
+from halfseen._arrays import Booleans
+from halfseen.data.schema import Schema, open_table
 from halfseen.diagnosis.association import (
     MIN_EXPECTED,
     chi_squared,
@@ -122,7 +123,7 @@ def compare_missingness(X: Any, reference: Any) -> Drift:
     return run_drift(table.names, read_observed(table), reference)
 
 
-def run_drift(names: tuple[str, ...], observed: Bools, reference: Any) -> Drift:
+def run_drift(names: tuple[str, ...], observed: Booleans, reference: Any) -> Drift:
     """Compares a mask with a reference table."""
     other = open_table(reference)
     common = [name for name in names if name in other.names]
@@ -203,7 +204,7 @@ def _equal_rates(missing: int, n_rows: int, other_holes: int, n_other: int) -> f
     return float(chi2.sf(((table - expected) ** 2 / expected).sum(), 1))
 
 
-def _compare_patterns(names: list[str], mask: Bools, other: Bools) -> dict[str, Any]:
+def _compare_patterns(names: list[str], mask: Booleans, other: Booleans) -> dict[str, Any]:
     patterns = group_patterns(np.concatenate([mask, other]))
     n_patterns = len(patterns.counts)
     here = np.bincount(patterns.of_row[: len(mask)], minlength=n_patterns)

@@ -9,12 +9,11 @@ import torch
 from scipy.linalg import lapack
 from scipy.stats import chi2
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._random import seed_from, torch_generator
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.schema import Bools
-from halfseen.diagnosis.association import Floats
-from halfseen.diagnosis.cells import Cells, Integers, Patterns, group_patterns, missing_names, thin
+from halfseen.diagnosis.cells import Cells, Patterns, group_patterns, missing_names, thin
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import EMSettings, fit_gaussian
 
@@ -358,7 +357,9 @@ def _compare(
     return replace(test, notes=(*notes, power_note(n_single, n_rows))) if test.has_little_power else test
 
 
-def _distance(means: Floats, shown: Bools, counts: Integers, covariance: Floats) -> tuple[float, Floats, int]:
+def _distance(
+    means: Floats, shown: Booleans, counts: Integers, covariance: Floats
+) -> tuple[float, Floats, int]:
     r"""Returns :math:`\min_\mu d^2(\mu)`, the minimising shift of :math:`\mu`, and how much of it is known.
 
     At the fit of maximum likelihood the shift is zero; after a fit to a part of the rows it leads to the mean
@@ -379,7 +380,7 @@ def _distance(means: Floats, shown: Bools, counts: Integers, covariance: Floats)
     return total - float(pull @ shift), shift, int((np.diag(matrix) > 0).sum())
 
 
-def _alike(shown: Bools) -> Iterator[tuple[Integers, Integers]]:
+def _alike(shown: Booleans) -> Iterator[tuple[Integers, Integers]]:
     """Yields patterns that show equally many features, and which these are."""
     sizes = shown.sum(axis=1)
     for size in np.unique(sizes[sizes > 0]):
@@ -389,7 +390,7 @@ def _alike(shown: Bools) -> Iterator[tuple[Integers, Integers]]:
 
 
 def _largest(
-    shift: Floats, shown: Bools, cells: Cells, patterns: Patterns, features: _Features
+    shift: Floats, shown: Booleans, cells: Cells, patterns: Patterns, features: _Features
 ) -> Shift | None:
     counts = patterns.counts[: len(shown)]
     shift = np.where(shown & (counts >= MIN_SHIFT_ROWS)[:, None], shift, 0.0)

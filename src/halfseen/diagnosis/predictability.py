@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from halfseen._arrays import Floats, Integers
 from halfseen._random import seed_from
 from halfseen._threads import map_in_threads, one_openmp_thread, task_threads
 from halfseen.config import memory_budget
-from halfseen.diagnosis.association import Floats, auc_interval, holm, midranks
-from halfseen.diagnosis.cells import Cells, Integers, thin
+from halfseen.diagnosis.association import auc_interval, holm, midranks
+from halfseen.diagnosis.cells import Cells, thin
 from halfseen.trees.growth import BoostedClassifier
 
 N_FOLDS = 3

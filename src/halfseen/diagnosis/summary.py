@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from halfseen._arrays import Integers
 from halfseen._machine import plain_json
 from halfseen._random import seed_from
 from halfseen.base.table import is_scan
@@ -16,7 +17,6 @@ from halfseen.diagnosis import wording
 from halfseen.diagnosis.association import Association, Associations, associate
 from halfseen.diagnosis.cells import (
     Cells,
-    Integers,
     Patterns,
     PatternTable,
     find_duplicated_rows,

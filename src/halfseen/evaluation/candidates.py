@@ -9,19 +9,17 @@ from typing import Any, Protocol
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.base.completion import decode_mean
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import is_frame
 from halfseen.data.incomplete import Incomplete, unmask
 from halfseen.data.schema import Column, code_settings, infer_codes, open_table
 from halfseen.errors import SchemaError
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class CodedTable:
         return tuple(None if column.levels is None else len(column.levels) for column in self.columns)
 
     @property
-    def numeric(self) -> npt.NDArray[np.bool_]:
+    def numeric(self) -> Booleans:
         """Which columns (C) are numeric."""
         return np.array([column.levels is None for column in self.columns])
 
@@ -87,7 +85,7 @@ class CodedTable:
         return content.hexdigest()
 
 
-def take_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
+def take_rows(X: Any, rows: Integers) -> Any:
     """Returns some rows of a table, in its own library."""
     if is_frame(X):
         frame: Any = nw.from_native(X, eager_only=True)

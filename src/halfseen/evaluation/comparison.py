@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
+from halfseen._arrays import Floats
 from halfseen._machine import plain_json, write_atomically
 from halfseen._random import seed_from
 from halfseen.base.parameters import check_level
 from halfseen.evaluation.trial import PARTS, Record, count_errors
 
-Floats = npt.NDArray[np.float64]
 Direction = Literal["low", "high", "level"]
 
 SCORES: dict[str, tuple[str, Direction]] = {

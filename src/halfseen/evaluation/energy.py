@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._random import seed_from
 from halfseen.data.incomplete import unmask
 from halfseen.data.schema import Column
 from halfseen.evaluation.candidates import Answer, CodedTable, enter
 from halfseen.evaluation.scores import Scale, crps_draws
-
-Floats = npt.NDArray[np.float64]
 
 MAX_ROWS = 2_000  # beyond it rows are subsampled: the number of distances grows with the square
 N_PROJECTIONS = 200
@@ -302,7 +301,7 @@ def _score_column(
     return float(_losses(table.columns[j], table.codes[rows[scored], j], draws, scale, j).mean())
 
 
-def predictors(seen: npt.NDArray[np.bool_], j: int) -> tuple[list[int], npt.NDArray[np.int64]]:
+def predictors(seen: Booleans, j: int) -> tuple[list[int], Integers]:
     """Returns the columns that predict column j, and the rows that are used.
 
     Examples

@@ -20,6 +20,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from threadpoolctl import threadpool_limits
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._machine import in_thread
 from halfseen._random import seed_from
 from halfseen.data._cells import plain
@@ -58,7 +59,7 @@ class Target:
     name: str
     task: Task
     values: npt.NDArray[Any]
-    known: npt.NDArray[np.bool_]
+    known: Booleans
     reason: str
 
     @property
@@ -133,7 +134,7 @@ def _choose_task(raw: RawColumn, column: Column, n_distinct: int, task: str) -> 
     return "classification", why if task == "auto" else "set by the user"
 
 
-def _labels(raw: RawColumn, known: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _labels(raw: RawColumn, known: Booleans) -> npt.NDArray[Any]:
     """Returns the classes of all rows as text, integers, numbers or booleans."""
     if raw.storage == "label":
         labels = np.array([str(plain(label)) for label in raw.labels])
@@ -193,8 +194,7 @@ def resident_bytes() -> int | None:
         return None
 
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
+Rows = Integers
 
 MAX_MESSAGE = 300
 SMALLEST_PROBABILITY = 1e-6  # in log-losses: no single row decides

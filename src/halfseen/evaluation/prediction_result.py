@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
+from halfseen._arrays import Floats
 from halfseen.evaluation.comparison import Estimate, estimate_known
 from halfseen.evaluation.prediction import PredictionRecord, Task
 from halfseen.evaluation.trial import count_errors
@@ -18,7 +19,6 @@ from halfseen.words import minus, names_words
 AVERAGE = "average"
 """The name of the average in a comparison."""
 
-Floats = npt.NDArray[np.float64]
 
 PREDICTION_SCORES = {
     "r2": ("R\N{SUPERSCRIPT TWO}", "high"),

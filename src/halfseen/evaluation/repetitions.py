@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen._arrays import Floats, Integers
 from halfseen._random import seed_from
 from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
 from halfseen.evaluation.candidates import CodedTable
@@ -26,8 +27,6 @@ from halfseen.evaluation.prediction import (
 from halfseen.evaluation.prediction_result import AVERAGE, PredictionComparison
 from halfseen.training.progress import decide_by_clock
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class OutOfFold:
@@ -41,7 +40,7 @@ class OutOfFold:
 
     members: tuple[str, ...]
     deviations: Floats
-    fold: npt.NDArray[np.int64]
+    fold: Integers
     target: Target
 
     @classmethod

@@ -17,13 +17,12 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from halfseen._arrays import Floats, Integers
 from halfseen._random import seed_from
 from halfseen.base.parameters import check_level
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, check_not_masked, unmask
 from halfseen.evaluation.candidates import CodedTable, enter
-
-Floats = npt.NDArray[np.float64]
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 
@@ -445,8 +444,8 @@ def _score_fold(
     imputer: Any,
     table: CodedTable,
     y: npt.NDArray[Any],
-    train: npt.NDArray[np.int64],
-    test: npt.NDArray[np.int64],
+    train: Integers,
+    test: Integers,
     *,
     scoring: Any,
     seed: int,

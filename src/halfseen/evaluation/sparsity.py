@@ -6,15 +6,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.stats import spearmanr
 
+from halfseen._arrays import Floats, Integers
 from halfseen._random import seed_from
 from halfseen.base.parameters import check_level
 from halfseen.missingness.reading import OpenTable
-
-Floats = npt.NDArray[np.float64]
 
 SMALL_INDEX = 0.1  # a drift below this share of the standard deviation is small
 
@@ -239,7 +237,7 @@ def _flat(predict: Callable[[Any], Floats], shape: tuple[int, ...]) -> Callable[
     return lambda rows: predict(np.asarray(rows).reshape(-1, *shape))
 
 
-def _choose_rows(X: Any, n_rows: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _choose_rows(X: Any, n_rows: int, rng: np.random.Generator) -> Integers:
     """Returns the positions of rows with at least two known values."""
     known = OpenTable(X).present().sum(dim=1).numpy()
     candidates = np.flatnonzero(known >= 2)
@@ -268,7 +266,7 @@ def _draw(
     return drawn
 
 
-def _take(X: Any, rows: npt.NDArray[np.int64]) -> Any:
+def _take(X: Any, rows: Integers) -> Any:
     frame = nw.from_native(X, pass_through=True)
     return frame[rows].to_native() if isinstance(frame, nw.DataFrame) else np.asarray(X)[rows]
 

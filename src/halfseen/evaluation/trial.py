@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.evaluation.candidates import Answer, CodedTable, NotApplicableError, enter
 from halfseen.evaluation.energy import energy_distance, row_features, sliced_wasserstein
 from halfseen.evaluation.scores import (
@@ -23,9 +23,6 @@ from halfseen.evaluation.scores import (
     rmse,
     width,
 )
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 PARTS = ("in", "out")
 ENERGY_DRAWS = 3  # number of completed tables over which the distance to the truth is averaged

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen._arrays import Integers
 from halfseen.errors import TableError
-from halfseen.files.distinct import EMPTY, Integers, Mask, as_mask, middle, most_frequent, shown
+from halfseen.files.distinct import EMPTY, Mask, as_mask, middle, most_frequent, shown
 
 Order = Literal["dmy", "mdy", "ymd"]
 

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Mask = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
+from halfseen._arrays import Booleans, Integers
+
+Mask = Booleans
 CellKind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
 
 

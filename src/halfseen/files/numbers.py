@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen._arrays import Floats, Integers
 from halfseen.errors import TableError
-from halfseen.files.distinct import EMPTY, Integers, Mask, any_match, as_mask, middle, most_frequent, shown
+from halfseen.files.distinct import EMPTY, Mask, any_match, as_mask, middle, most_frequent, shown
 from halfseen.files.missing_codes import is_common_code, show_number
 from halfseen.files.text_formats import APOSTROPHES, BLANKS, CURRENCY, LAKHS, MINUS, UNITS, body_pattern
 from halfseen.words import Note
@@ -372,7 +372,7 @@ class MarkEvidence:
         The texts that both readings take for different numbers.
     """
 
-    sizes: dict[Marks, npt.NDArray[np.float64]]
+    sizes: dict[Marks, Floats]
     counts: Integers
     marked: Mask
 
@@ -434,7 +434,7 @@ def weigh_readings(numbers: Numbers) -> MarkEvidence:
     return MarkEvidence(sizes, numbers.counts, both & (sizes[_POINT] != sizes[_COMMA]))
 
 
-def _sizes(numbers: Numbers, marks: Marks) -> npt.NDArray[np.float64]:
+def _sizes(numbers: Numbers, marks: Marks) -> Floats:
     values = plain_texts(numbers, marks).cast(pa.float64())
     return np.abs(pc.fill_null(values, np.nan).to_numpy(zero_copy_only=False))
 

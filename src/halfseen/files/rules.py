@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from halfseen._arrays import Integers
 from halfseen.errors import TableError
 from halfseen.files.dates import Dates, Order, parse_date_order
-from halfseen.files.distinct import CellKind, Integers
+from halfseen.files.distinct import CellKind
 from halfseen.files.formats import Style
 from halfseen.files.missing_codes import show_number
 from halfseen.files.numbers import Marks, Numbers, parse_number_format

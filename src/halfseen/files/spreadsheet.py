@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen._arrays import Floats, Integers
 from halfseen.errors import TableError
 from halfseen.files.csv_tables import cut_end, is_no_accident, note_blank_rows
-from halfseen.files.distinct import EMPTY, NOTHING, Integers, Mask, as_mask
+from halfseen.files.distinct import EMPTY, NOTHING, Mask, as_mask
 from halfseen.files.expansion import Expansion, check_cells
 from halfseen.files.sheet_xml import TYPES, Range, SheetXml, parse_sheet, spell_address
 from halfseen.files.table_file import SheetOrigin, check_names
@@ -249,14 +250,14 @@ def _put(texts: pa.Array, chosen: Mask, new: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, pa.array(chosen), new) if chosen.any() else texts
 
 
-def _spell_numbers(values: npt.NDArray[np.float64]) -> pa.Array:
+def _spell_numbers(values: Floats) -> pa.Array:
     """Return numbers with the fewest digits that give the same number; whole ones without an exponent."""
     plain = (values == np.trunc(values)) & (np.abs(values) < 1e16)
     whole = pa.array(np.where(plain, values, 0).astype(np.int64)).cast(_TEXTS)
     return pc.if_else(pa.array(plain), whole, pa.array(values).cast(_TEXTS))
 
 
-def _spell_dates(days: npt.NDArray[np.float64]) -> pa.Array:
+def _spell_dates(days: Floats) -> pa.Array:
     """Return days since 1900 as dates with times, to the millisecond, which spreadsheet programs resolve."""
     ms = np.round(days * MS_PER_DAY).astype(np.int64)
     ms += np.where(days < FIRST_DAY - 1, MS_PER_DAY, 0) - DAYS_1900 * MS_PER_DAY
@@ -264,7 +265,7 @@ def _spell_dates(days: npt.NDArray[np.float64]) -> pa.Array:
     return pc.replace_substring_regex(texts, r"\.000$", "")
 
 
-def _spell_clock(days: npt.NDArray[np.float64]) -> pa.Array:
+def _spell_clock(days: Floats) -> pa.Array:
     """Return parts of days as hours, minutes and seconds."""
     ms = np.round(days * MS_PER_DAY).astype(np.int64)
     parts = [ms // 3_600_000, ms // 60_000 % 60, ms // 1000 % 60]

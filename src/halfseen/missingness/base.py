@@ -14,16 +14,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._arrays import Booleans, Floats
 from halfseen._random import seed_from, torch_generator
 from halfseen.errors import SchemaError
 from halfseen.missingness.reading import Coder, Columns, OpenTable, Positions, check_not_extreme
-
-Floats = npt.NDArray[np.float64]
-
 
 Rate = float | Sequence[float]
 
@@ -225,7 +222,7 @@ class Mechanism(ABC):
         x, present = self._read(table)
         return torch.where(present, self._marginal(x, present), 0.0)
 
-    def _affected(self) -> npt.NDArray[np.bool_]:
+    def _affected(self) -> Booleans:
         affected = np.zeros(self._coder.n_features, dtype=bool)
         affected[self.columns_] = True
         return affected
@@ -414,16 +411,14 @@ class Compose(Mechanism):
     def _members(self, table: OpenTable) -> list[Mechanism]:
         return [copy.deepcopy(one) for one in self.mechanisms]
 
-    def _expected_rate(self, table: OpenTable) -> npt.NDArray[np.float64]:
+    def _expected_rate(self, table: OpenTable) -> Floats:
         if not self._overlaps():
-            total: npt.NDArray[np.float64] = np.sum(
-                [one.expected_rate_.ravel() for one in self.mechanisms_], axis=0
-            )
+            total: Floats = np.sum([one.expected_rate_.ravel() for one in self.mechanisms_], axis=0)
             return total
         return mean_of_cells(self._cell_probability(table), table.present())
 
-    def _affected(self) -> npt.NDArray[np.bool_]:
-        affected: npt.NDArray[np.bool_] = np.any([one._affected() for one in self.mechanisms_], axis=0)
+    def _affected(self) -> Booleans:
+        affected: Booleans = np.any([one._affected() for one in self.mechanisms_], axis=0)
         return affected
 
     def _overlaps(self) -> bool:

@@ -8,11 +8,11 @@ that the exact Bayes predictors of a Gaussian model assume.
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr, ndtri
 
-Floats = npt.NDArray[np.float64]
+from halfseen._arrays import Floats
+
 InverseLink = Callable[[Floats], Floats]
 
 LARGEST, SMALLEST = 1e150, 1e-150  # beyond these, squares overflow or underflow

@@ -6,17 +6,14 @@ from math import comb
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.data.incomplete import unmask
 from halfseen.errors import SchemaError
 from halfseen.missingness.base import Mechanism, check_count, check_number, log_bernoulli
 from halfseen.missingness.reading import OpenTable, Positions
-
-Floats = npt.NDArray[np.float64]
-
 
 # The base class of mechanisms for images.
 #
@@ -107,7 +104,7 @@ class ImageMechanism(Mechanism):
             raise SchemaError(f"X has {table.n_channels} channels; in fit it had {self.n_channels_}.")
         return table
 
-    def _affected(self) -> npt.NDArray[np.bool_]:
+    def _affected(self) -> Booleans:
         return np.ones(len(self.columns_), dtype=bool)
 
     def _check_observed(self, observed: Any, table: OpenTable) -> Tensor:

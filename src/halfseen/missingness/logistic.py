@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import expit, logit
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from halfseen._arrays import Booleans, Floats
 from halfseen._random import seed_from, torch_generator
 from halfseen.errors import SchemaError
 from halfseen.missingness.base import (
@@ -24,8 +24,6 @@ from halfseen.missingness.base import (
 )
 from halfseen.missingness.calibration import solve_intercept, standardizer
 from halfseen.missingness.reading import Columns, OpenTable, Positions
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -389,7 +387,7 @@ class Learned(Mechanism):
         return total
 
 
-def ridge_logistic(design: Floats, outcome: npt.NDArray[np.bool_], penalty: float) -> tuple[Floats, float]:
+def ridge_logistic(design: Floats, outcome: Booleans, penalty: float) -> tuple[Floats, float]:
     r"""Returns weights and intercept of a ridge logistic regression, by Newton's method.
 
     .. math:: \min_{w, b}\; -\log L(w, b) + \tfrac{\lambda}{2} \lVert w \rVert^2

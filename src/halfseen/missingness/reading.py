@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._arrays import Floats, Integers
 from halfseen.data.columns import Column, check_finite
 from halfseen.data.frames import RawColumn, Table, is_frame, put_nulls
 from halfseen.data.incomplete import unmask
@@ -22,8 +22,7 @@ from halfseen.errors import SchemaError
 from halfseen.missingness.calibration import LARGEST, SMALLEST
 
 Columns = str | int | Sequence[str | int]
-Floats = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.int64]
+Positions = Integers
 
 
 class OpenTable:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen._arrays import Floats, Integers
 from halfseen.missingness.base import (
     CellMechanism,
     Rate,
@@ -34,7 +34,6 @@ from halfseen.missingness.calibration import (
 )
 from halfseen.missingness.reading import Columns, OpenTable, Positions
 
-Floats = npt.NDArray[np.float64]
 Calibration = Literal["data", "gaussian"]
 Numbers = float | Sequence[float]
 
@@ -277,7 +276,7 @@ class GaussianSelfMasking(CellMechanism):
         return torch.where(observed, torch.log(-torch.expm1(safe)), log_hidden)
 
 
-def column_cells(columns: npt.NDArray[np.int64], x: Tensor, present: Tensor) -> list[Floats]:
+def column_cells(columns: Integers, x: Tensor, present: Tensor) -> list[Floats]:
     """Returns the values of each column that are not missing."""
     return [x[present[:, j], j].numpy() for j in columns.tolist()]
 

@@ -22,11 +22,11 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from halfseen._arrays import Floats, Integers
 from halfseen.data.frames import is_frame
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 
-Floats = npt.NDArray[np.float64]
 N_CANDIDATES = 50  # draws of a row among which a tilt chooses
 MOST_CELLS = 20_000_000  # of candidate draws that are held at once
 
@@ -51,7 +51,7 @@ class AdjustedColumn:
 
     name: str
     position: int
-    rows: npt.NDArray[np.int64]
+    rows: Integers
     scale: float
     level: Any = None
 
@@ -83,7 +83,7 @@ class Adjustable:
     draws: Sequence[Any]
     columns: Sequence[AdjustedColumn]
     stacks: Sequence[Any] = ()
-    rows: npt.NDArray[np.int64] | None = None
+    rows: Integers | None = None
     scores: Floats | None = None
     noise: Floats | None = None
 
@@ -136,7 +136,7 @@ def cells(table: Any, position: int) -> npt.NDArray[Any]:
     return np.asarray(series.to_numpy() if series.dtype.is_numeric() else series.to_list())
 
 
-def _shifted(table: Any, shifts: Mapping[int, tuple[npt.NDArray[np.int64], float]]) -> Any:
+def _shifted(table: Any, shifts: Mapping[int, tuple[Integers, float]]) -> Any:
     """Returns a table with numbers added to some rows of columns, neither rounded nor clipped."""
     if not is_frame(table):
         moved = np.array(table, dtype=np.float64)
@@ -163,7 +163,7 @@ def _stack(tables: Sequence[Any]) -> Any:
     return nw.concat([nw.from_native(table, eager_only=True) for table in tables]).to_native()
 
 
-def _take(table: Any, rows: npt.NDArray[np.int64]) -> Any:
+def _take(table: Any, rows: Integers) -> Any:
     if not is_frame(table):
         return np.asarray(table)[rows]
     return nw.from_native(table, eager_only=True)[rows.tolist(), :].to_native()

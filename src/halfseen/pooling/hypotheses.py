@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.stats import f as f_distribution
 
-Floats = npt.NDArray[np.float64]
+from halfseen._arrays import Floats
 
 LARGE_SAMPLE = "li-raghunathan-rubin"
 VARIANTS = ("meng-rubin", "mice")

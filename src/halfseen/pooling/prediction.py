@@ -8,16 +8,14 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import norm
 from sklearn.base import is_regressor
 from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor
 from sklearn.pipeline import Pipeline
 
+from halfseen._arrays import Floats
 from halfseen.data.frames import is_frame
 from halfseen.pooling.transformation import TRANSFORMATIONS, Transformation
-
-Floats = npt.NDArray[np.float64]
 
 _PARSERS = (("patsy", "PatsyError"), ("formulaic.errors", "FormulaicError"))
 

@@ -4,13 +4,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 if TYPE_CHECKING:
     from halfseen.pooling.rules import Pooled
 
-Floats = npt.NDArray[np.float64]
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",

@@ -7,7 +7,6 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.linear_model import (
     GammaRegressor,
@@ -18,6 +17,7 @@ from sklearn.linear_model import (
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from halfseen._arrays import Floats
 from halfseen._random import seed_from
 from halfseen.data.frames import Table, is_frame
 from halfseen.data.incomplete import check_not_masked, unmask
@@ -30,9 +30,6 @@ from halfseen.pooling.survival import build_cox, fit_cox, read_survival
 from halfseen.pooling.transformation import find_transformation
 from halfseen.pooling.unmodelled import warn_of_unmodelled_terms
 from halfseen.pooling.weighted import SurveyDesign, linearised_covariance, read_design, weighted_formula
-
-Floats = npt.NDArray[np.float64]
-
 
 INTERCEPT = "(intercept)"
 

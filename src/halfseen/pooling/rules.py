@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
+from halfseen._arrays import Floats
 from halfseen.base.parameters import check_level
 from halfseen.pooling.hypotheses import PooledTest, wald_statistic
 from halfseen.pooling.prediction import averages, designs, predictions_of, response_of, tables_of
 from halfseen.pooling.presentation import as_html, as_latex, as_text, tidy_columns
 from halfseen.pooling.transformation import Transformation, find_transformation, transformed
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

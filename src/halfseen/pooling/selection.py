@@ -22,16 +22,15 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, log_ndtr, ndtr, ndtri
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data.frames import is_frame
 from halfseen.errors import warn_user
 
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+Mask = Booleans
 LINKS = ("probit", "logistic")
 PRIOR = 2.5  # standard deviation of the normal prior of lambda, for a column in standard deviations: a guess
 WIDEST = 3 * PRIOR  # the largest dependence on the value that is considered
@@ -172,7 +171,7 @@ _LIKELIHOODS = {"probit": probit_likelihood, "logistic": logistic_likelihood}
 def draw_selected(
     tables: Sequence[Any],
     position: int,
-    rows: npt.NDArray[np.int64],
+    rows: Integers,
     rng: np.random.Generator,
     model: SelectionModel,
 ) -> list[Any]:
@@ -379,7 +378,7 @@ def _coded(series: Any) -> list[Floats]:
     return [np.array([value == level for value in values], dtype=np.float64) for level in levels[1:]]
 
 
-def _written(table: Any, position: int, rows: npt.NDArray[np.int64], values: Floats) -> Any:
+def _written(table: Any, position: int, rows: Integers, values: Floats) -> Any:
     if not is_frame(table):
         moved = np.array(table, dtype=np.float64)
         moved[rows, position] = values

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone
 
+from halfseen._arrays import Floats
 from halfseen._random import seed_from
 from halfseen.base.catalogue import CATALOGUE
 from halfseen.base.completion import DrawnTables
@@ -26,9 +26,6 @@ from halfseen.pooling.adjustment import (
 from halfseen.pooling.multiple import properly
 from halfseen.pooling.selection import LINKS, SelectionModel, draw_selected
 from halfseen.words import Missingness
-
-Floats = npt.NDArray[np.float64]
-
 
 LIMIT = (
     "The data cannot identify the departure, because the values that would show it are missing. Judge "

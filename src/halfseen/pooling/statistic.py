@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
+from halfseen._arrays import Floats
 from halfseen.pooling.analysis import Analysis
 
-Floats = npt.NDArray[np.float64]
 _BLOCK = 1000  # rows that are compared with all others at once, to bound the memory: a guess
 
 

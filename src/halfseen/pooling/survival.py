@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from halfseen._arrays import Floats
+
 _MOST_STEPS = 50  # of Newton's method; fewer than ten are usual
 _CLOSE = 1e-10  # relative change of coefficients at which it ends
 _SINGULAR = (

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, logit
 
-Floats = npt.NDArray[np.float64]
+from halfseen._arrays import Booleans, Floats
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ TRANSFORMATIONS = {
         ),
     )
 }
-_INSIDE: dict[str, Callable[[Floats], npt.NDArray[np.bool_]]] = {
+_INSIDE: dict[str, Callable[[Floats], Booleans]] = {
     "positive": lambda q: q > 0,
     "in (0, 1)": lambda q: (q > 0) & (q < 1),
     "in (-1, 1)": lambda q: np.abs(q) < 1,

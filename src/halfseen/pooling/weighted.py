@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen._arrays import Floats, Integers
 from halfseen.data.frames import is_frame
 from halfseen.data.incomplete import check_not_masked
 from halfseen.pooling.analysis import Analysis
 from halfseen.pooling.survival import SurvivalFormula, build_cox, fit_weighted_cox, read_survival
-
-Floats = npt.NDArray[np.float64]
 
 WEIGHTED_MODELS = ("ols", "logit", "poisson")
 
@@ -36,8 +35,8 @@ class SurveyDesign:
     """
 
     weights: Floats
-    cluster: npt.NDArray[np.int64]
-    stratum: npt.NDArray[np.int64]
+    cluster: Integers
+    stratum: Integers
     has_groups: bool = False
     columns: tuple[str, ...] = ()
 
@@ -80,7 +79,7 @@ def read_design(tables: Sequence[Any], weights: Any, strata: Any, clusters: Any)
     return SurveyDesign(own, cluster.ravel().astype(np.int64), pairs[:, 0], has_groups, named)
 
 
-def _read_groups(tables: Sequence[Any], groups: Any, what: str, n_rows: int) -> npt.NDArray[np.int64]:
+def _read_groups(tables: Sequence[Any], groups: Any, what: str, n_rows: int) -> Integers:
     """Returns the groups of rows, numbered from 0."""
     if isinstance(groups, str):
         columns = [_column(table, groups, what) for table in tables]

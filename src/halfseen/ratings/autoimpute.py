@@ -8,13 +8,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from halfseen._arrays import Floats, Integers
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
@@ -33,8 +33,6 @@ from halfseen.ratings.autorec import SparseAutoencoder
 from halfseen.ratings.recommender import RatedRows, RatingError
 from halfseen.ratings.table import SparseRows
 from halfseen.training.loop import TrainingSettings, fit_module
-
-Floats = npt.NDArray[np.float64]
 
 FEWEST_CELLS, LOWEST_COUNT = 3, 2  # a gene is kept if more cells than this have more counts than this
 MAD_SCALE = 1.4826  # from the median absolute deviation to the standard deviation of a normal distribution
@@ -101,7 +99,7 @@ def _content(X: Any, layer: str | None) -> Any:
 
 def normalise_counts(
     counts: Any, n_genes: int = 1000, *, layer: str | None = None
-) -> tuple[Floats, npt.NDArray[np.int64]]:
+) -> tuple[Floats, Integers]:
     """Returns log expression of the most variable genes, and their positions: the preparation of AutoImpute.
 
     Genes with more than two counts in more than three cells are kept; cells are divided by the ratio of their
@@ -278,7 +276,7 @@ class AutoImpute(TrainingParameters, Saveable, TransformerMixin, BaseEstimator):
         return self
 
     @finite_answer
-    def transform(self, X: Any) -> npt.NDArray[np.float64]:
+    def transform(self, X: Any) -> Floats:
         """Returns expression with predictions, at least 0, instead of zeros; observed values are kept.
 
         For an AnnData, store the result in a layer: ``adata.layers["imputed"] = model.transform(adata)``.
@@ -290,19 +288,19 @@ class AutoImpute(TrainingParameters, Saveable, TransformerMixin, BaseEstimator):
         completed[cells.row, cells.col] = cells.data
         return completed
 
-    def predict_all(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_all(self, X: Any) -> Floats:
         """Returns predictions, at least 0, of all values, including observed ones."""
         check_is_fitted(self)
         return self._predict(read_expression(X, self.n_features_in_, layer=self.layer))
 
     @task_threads()
     @torch.no_grad()
-    def _predict(self, matrix: scipy.sparse.csr_array) -> npt.NDArray[np.float64]:
+    def _predict(self, matrix: scipy.sparse.csr_array) -> Floats:
         cells = SparseRows.from_scipy(matrix, torch.float64)
         module, size = self.module_, rows_at_once(self.n_features_in_, self.n_features_in_ + self.n_hidden)
         parts = [cells[start : start + size] for start in range(0, max(1, len(cells)), size)]
         outputs = [module.hidden(part) @ module.decoder.T + module.output_bias for part in parts]
-        predicted: npt.NDArray[np.float64] = torch.cat(outputs).clamp(min=0.0).numpy()
+        predicted: Floats = torch.cat(outputs).clamp(min=0.0).numpy()
         return predicted
 
     def _check_parameters(self) -> None:

@@ -14,11 +14,12 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
+from halfseen._arrays import Floats
 from halfseen.base.parameters import check_number, check_whole, documented_by
 from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.network import sampled_product
 from halfseen.ratings.recommender import RATING_ATTRIBUTES, RATING_DESCRIPTIONS, Recommender, hold_out
-from halfseen.ratings.table import Floats, Positions, Ratings, SparseRows
+from halfseen.ratings.table import Positions, Ratings, SparseRows
 
 START = 0.3  # standard deviation of the initial factors
 PRIOR_COUNT = 2.0  # number of pseudo-rows in the prior of the mean of factors

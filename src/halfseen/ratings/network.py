@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen._arrays import Floats
 from halfseen.base.parameters import (
     Descriptions,
     TrainingParameters,
@@ -32,7 +33,7 @@ from halfseen.ratings.recommender import (
     Recommender,
     hold_out,
 )
-from halfseen.ratings.table import Floats, Positions, SparseRows
+from halfseen.ratings.table import Positions, SparseRows
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.step import Objective
 

@@ -15,12 +15,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from halfseen._arrays import Booleans, Floats
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
 from halfseen.base.parameters import Descriptions, all_or_nothing, check_whole, finite_answer
 from halfseen.ratings.table import (
-    Floats,
     Identifiers,
     Positions,
     Ratings,
@@ -84,9 +84,9 @@ class RatingOffsets:
         new: Floats = self.mean + float(rest.sum()) / (len(values) + PRIOR) + self.row
         return new
 
-    def is_warm(self, rows: Positions, columns: Positions) -> npt.NDArray[np.bool_]:
+    def is_warm(self, rows: Positions, columns: Positions) -> Booleans:
         """Returns for which entries both the row and the column have ratings."""
-        warm: npt.NDArray[np.bool_] = (self.row_counts[rows] > 0) & (self.column_counts[columns] > 0)
+        warm: Booleans = (self.row_counts[rows] > 0) & (self.column_counts[columns] > 0)
         return warm
 
 

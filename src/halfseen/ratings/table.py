@@ -15,6 +15,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from halfseen._arrays import Floats, Integers
 from halfseen.data.frames import RawColumn, Table, is_frame
 from halfseen.errors import SchemaError
 
@@ -147,8 +148,7 @@ NAMES = {
 }
 """The names that the columns of a table of ratings may have."""
 
-Floats = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.int64]
+Positions = Integers
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # matplotlib is loaded when a figure is drawn
     from matplotlib.figure import Figure
 from typing import TYPE_CHECKING
 
+from halfseen._arrays import Floats
 from halfseen.diagnosis.cells import group_patterns, tabulate_patterns
 from halfseen.diagnosis.connections import flux
 
@@ -92,8 +93,6 @@ KINDS = ("density", "strip")
 MOST_PANELS, PANELS_PER_ROW = 12, 3
 MOST_POINTS = 300  # of a column and draw in a strip
 MOST_DRAWS = 20
-
-Floats = npt.NDArray[np.float64]
 
 
 def plot_imputed(

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen._arrays import Booleans, Floats
 from halfseen.auto.scoring import HiddenCells
 from halfseen.data.columns import LEVELLED, NUMERIC
 from halfseen.data.frames import put_nulls
@@ -276,8 +276,6 @@ MAX_CHECKED_ROWS, MAX_CHECKED_CELLS = 2_000, 400_000
 HIDDEN_SHARE, HIDDEN_CELLS, MOST_HIDDEN = 0.1, 100, 0.3
 """A tenth of the known values of a column is hidden, or 100 values, but never more than 30 per cent."""
 
-Booleans = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 Completion = Callable[[pa.Table], tuple[pa.Table, pa.Table | None, pa.Table | None]]
 """Completes a table: the single values, and the ends of an interval for each cell."""
 

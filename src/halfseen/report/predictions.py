@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.report import svg
 from halfseen.report.fills import choose_edges
 from halfseen.report.render import _environment
@@ -24,8 +25,6 @@ GROUPS = (0, 1, 2, 3)
 """Rows are grouped by the number of their missing inputs; the last group has this many and more."""
 
 Summary = dict[str, Any]
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 
 def summarize_predictions(
@@ -126,7 +125,7 @@ def _picture(values: npt.NDArray[Any], classes: Sequence[str]) -> Summary:
 
 
 def _groups(
-    values: npt.NDArray[Any], n_missing: npt.NDArray[np.int64], sure: Floats | None, width: Floats | None
+    values: npt.NDArray[Any], n_missing: Integers, sure: Floats | None, width: Floats | None
 ) -> list[Summary]:
     """Return how sure the predictions are, by the number of missing inputs of a row."""
     found = []

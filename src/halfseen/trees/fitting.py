@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy.optimize
 import torch
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
@@ -38,11 +39,6 @@ from halfseen.trees.heads import (
     relative_units,
 )
 from halfseen.trees.tabular import MAX_LEVELS, Basis, Round, TabularTrees
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
-
 
 N_WINDOWS, N_ATOMS, WINDOW = 24, 60, 60
 MATCHED_SHARE, MATCHED_VALUES = 0.1, 30

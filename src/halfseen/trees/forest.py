@@ -22,9 +22,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+from halfseen._arrays import Booleans, Floats, Integers
+
 Words = npt.NDArray[np.uint64]
 
 MAX_LEAVES = 64

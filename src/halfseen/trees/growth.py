@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._threads import one_openmp_thread, warning_filters
 from halfseen.trees.forest import Forest
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # Guesses that no measurement chose.
 SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stopping costs more than it gains
@@ -184,7 +182,7 @@ class _Columns:
 
     X: Floats
     order: Integers
-    is_categorical: npt.NDArray[np.bool_]
+    is_categorical: Booleans
     categories: dict[int, Integers]
 
     @classmethod

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from halfseen._arrays import Floats, Integers
 from halfseen.trees.forest import Forest
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 SMALLEST_SPREAD, LARGEST_SPREAD = 0.1, 10.0  # limits of the spread of a cell, relative to its average
 PROBABILITY_FLOOR = 1e-6

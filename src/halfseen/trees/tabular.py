@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.special import ndtr
 
+from halfseen._arrays import Booleans, Floats, Integers
 from halfseen._random import Keys, row_uniforms
 from halfseen.base.completion import LevelProbabilities, central, enclosing
 from halfseen.data.features import Block
@@ -31,8 +31,6 @@ from halfseen.gaussian.tabular import TabularGaussian
 from halfseen.trees.forest import Forest
 from halfseen.trees.heads import Head, LevelHead, NumberHead, predict_cell
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Round = Mapping[int, Head]
 
 LEVEL_STREAM = 1 << 16  # stream of noise that chooses levels, one for each column
@@ -298,7 +296,7 @@ class TabularTrees:
         share = codes.observed.double().mean(dim=1).numpy()
         return Basis(values.numpy(), spread.numpy(), probabilities, share, self.scale)
 
-    def _refined(self, basis: Basis, missing: npt.NDArray[np.bool_], n_rounds: int) -> Basis:
+    def _refined(self, basis: Basis, missing: Booleans, n_rounds: int) -> Basis:
         """Returns rows after the first rounds; all columns of a round see the rows before it."""
         for heads in self.rounds[: max(0, n_rounds)]:
             basis = refine(basis, heads, missing)
@@ -413,7 +411,7 @@ class TabularTrees:
         return replace(model, rounds=tuple(rounds))
 
 
-def refine(basis: Basis, heads: Round, missing: npt.NDArray[np.bool_]) -> Basis:
+def refine(basis: Basis, heads: Round, missing: Booleans) -> Basis:
     """Returns rows whose missing cells (N, C) are predicted again by the trees of a round."""
     refined = basis.copy()
     for c, head in heads.items():

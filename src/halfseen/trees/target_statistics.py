@@ -17,12 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from halfseen._arrays import Floats, Integers
 
 # Guesses that no measurement chose.
 MANY_LEVELS = 10  # a column with more has statistics
