@@ -1,5 +1,6 @@
 """The experiment on pooled intervals: its tables have the stated coefficients, and scores are as defined."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -134,6 +135,43 @@ def test_draws_are_those_of_the_public_call():
     expected = halfseen.multiple_imputation(table.shown, n_draws=inference.N_DRAWS, random_state=3)
     for one, other in zip(drawn, expected, strict=True):
         pd.testing.assert_frame_equal(one, other)
+
+
+@pytest.mark.parametrize("name", inference.NORMAL_SCORES)
+def test_the_true_model_is_fitted_with_missing_values_integrated_out(name):
+    """Without missing values it is the analysis; with them its estimates are those of a fine grid's sums."""
+    design = DESIGNS[name]
+    table = simulate({"table": name, "rows": 150}, 0)
+    complete = dataclasses.replace(table, shown=table.complete)
+    found, expected = (
+        inference.fit_true_model(complete, design),
+        inference.fit_complete(design, table.complete),
+    )
+    np.testing.assert_allclose(found["estimate"], expected["estimate"], atol=1e-4)
+    np.testing.assert_allclose(found["error"], expected["error"], rtol=0.02)  # n in place of n - 3
+    few = inference.fit_true_model(table, design)
+    assert (few["error"] > found["error"]).all()
+    with pytest.MonkeyPatch.context() as patch:
+        grid = np.linspace(-8, 8, 1001)
+        patch.setattr(inference, "_NODES", grid)
+        patch.setattr(inference, "_LOG_WEIGHTS", stats.norm.logpdf(grid) + np.log(grid[1] - grid[0]))
+        np.testing.assert_allclose(few, inference.fit_true_model(table, design), rtol=1e-3)
+
+
+def test_a_setting_with_new_tables_names_the_first_one():
+    task = inference.make_task({"table": "two levels", "rows": 20, "repetitions": 2, "first": 100}, 3)
+    assert [table.seed for table in task.tables] == [106, 107]
+    cells = inference.EXPERIMENT.cells("paper")
+    new = {cell.setting["table"] for cell in cells if "first" in cell.setting}
+    assert new == set(inference.FRESH)
+
+
+def test_complete_tables_are_analysed_as_they_are():
+    task = inference.make_task({"table": "two levels", "rows": 60, "repetitions": 3}, 0)
+    scores = inference.score(inference.analyse_complete, task)
+    fits = [smf.ols(task.design.formula, table.complete).fit() for table in task.tables]
+    assert scores["bias of z"] == pytest.approx(np.mean([fit.params["z"] for fit in fits]) - 0.5)
+    assert scores["width of z"] == pytest.approx(1.0)
 
 
 def test_every_score_of_every_setting_is_a_metric_and_every_claim_has_runs():
