@@ -43,20 +43,13 @@ N_LATENT_STEPS = 5_000  # of two initialisations
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """The work for a table of a given size.
+    """The work for a table of a given size."""
 
-    Parameters
-    ----------
-    n_rows, n_columns, n_missing : int
-        The size of the table, and its missing cells.
-    n_compared : int
-        The number of rows on which candidates are compared.
-    """
-
+    # The size of the table, and its missing cells.
     n_rows: int
     n_columns: int
     n_missing: int
-    n_compared: int
+    n_compared: int  # the number of rows on which candidates are compared
 
     @property
     def allowance(self) -> float:

@@ -28,35 +28,19 @@ _TOLD = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
 
 @dataclass(frozen=True)
 class ChoiceFacts:
-    """What the sentences say.
+    """What the sentences say."""
 
-    Parameters
-    ----------
-    weights, point_weights : mapping of str to float
-        The mean weights over the columns of the methods, in distributions and in single values.
-    fitted_to : mapping of str to mapping
-        As ``fitted_to_`` of the imputer.
-    scores : sequence of dict
-        As ``scores_`` of the imputer.
-    left_out : mapping of str to str
-        The candidates that were not used, and why.
-    mixed : mapping of str to float
-        The share of mixtures by what they predict, as in `ChosenWeights`.
-    n_rows, n_cells : int
-        The rows of the table, and the hidden cells.
-    without_trees : sequence of str
-        The columns that were to be imputed by trees and have none.
-    """
-
+    # The mean weights over the columns of the methods, in distributions and in single values.
     weights: Mapping[str, float]
     point_weights: Mapping[str, float]
-    fitted_to: Mapping[str, Mapping[str, int]]
-    scores: Sequence[Mapping[str, Any]]
-    left_out: Mapping[str, str]
-    mixed: Mapping[str, float]
+    fitted_to: Mapping[str, Mapping[str, int]]  # as `fitted_to_` of the imputer
+    scores: Sequence[Mapping[str, Any]]  # as `scores_` of the imputer
+    left_out: Mapping[str, str]  # the candidates that were not used, and why
+    mixed: Mapping[str, float]  # the share of mixtures by what they predict, as in `ChosenWeights`
+    # The rows of the table, and the hidden cells.
     n_rows: int
     n_cells: int
-    without_trees: Sequence[str]
+    without_trees: Sequence[str]  # the columns that were to be imputed by trees and have none
 
 
 def explain(facts: ChoiceFacts) -> str:

@@ -32,21 +32,11 @@ from halfseen.training.progress import TimeBudget, decide_by_clock, time_limit
 
 @dataclass(frozen=True)
 class Cost:
-    """The time that a method took.
+    """The time that a method took."""
 
-    Parameters
-    ----------
-    fit : float
-        Seconds for fitting.
-    n_fitted : int
-        The number of rows to which the method was fitted.
-    answer : float
-        Seconds per row for imputing single values, in a table with many rows.
-    """
-
-    fit: float
-    n_fitted: int
-    answer: float
+    fit: float  # seconds for fitting
+    n_fitted: int  # the number of rows to which the method was fitted
+    answer: float  # seconds per row for imputing single values, in a table with many rows
 
     def rows_within(self, seconds: float, n_rows: int) -> int:
         """Returns the number of rows to which the method can be fitted in time, at least that of before."""

@@ -46,26 +46,14 @@ LARGEST = float(np.finfo(np.float64).max)  # differences of infinite quantiles w
 
 @dataclass(frozen=True)
 class TabularStack:
-    r"""Codes of a table under a mixture of models, valid if each of the models is.
+    r"""Codes of a table under a mixture of models, valid if each of the models is."""
 
-    Parameters
-    ----------
-    models : sequence of TabularCompletion
-        The M models, over the same columns.
-    weights : array of shape (M, C)
-        The weight of each model for each column.
-    sharpness : float, default=1.0
-        The parameter a of the beta distribution.
-    point_weights : array of shape (M, C), optional
-        The weights of the means of numbers in single values; by default those of the distributions.
-    level_columns : frozenset of int, optional
-        The columns that have levels; by default the first model is asked for them.
-    """
-
-    models: Sequence[TabularCompletion]
-    weights: Floats
-    sharpness: float = 1.0
+    models: Sequence[TabularCompletion]  # the M models, over the same columns
+    weights: Floats  # (M, C): the weight of each model for each column
+    sharpness: float = 1.0  # the parameter a of the beta distribution
+    # (M, C): the weights of the means of numbers in single values; by default those of the distributions.
     point_weights: Floats | None = None
+    # The columns that have levels; by default the first model is asked for them.
     level_columns: frozenset[int] | None = None
 
     def point(self, codes: Incomplete) -> Tensor:

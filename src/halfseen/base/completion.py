@@ -167,18 +167,10 @@ def _observed_levels(codes: Incomplete, column: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PixelModel:
-    """A model over the codes of pixels; a subclass computes means and quantiles of their features.
+    """A model over the codes of pixels; a subclass computes means and quantiles of their features."""
 
-    Parameters
-    ----------
-    columns : sequence of Column
-        The D pixels, all of one kind, in the order (C, H, W).
-    features : FeatureMap
-        From codes (N, D) to features (N, D), as `pixel_features` makes it.
-    """
-
-    columns: Sequence[Column]
-    features: FeatureMap
+    columns: Sequence[Column]  # the D pixels, all of one kind, in the order (C, H, W)
+    features: FeatureMap  # from codes (N, D) to features (N, D), as `pixel_features` makes it
 
     @torch.no_grad()
     def point(self, codes: Incomplete) -> Tensor:

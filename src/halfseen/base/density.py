@@ -97,17 +97,10 @@ class FeatureAdapter:
 
     A subclass implements the methods `_mean`, `_quantiles`, `_drawn` and `_log_prob` for rows of features
     and, if rows contain more than the encoded codes, `_rows`.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        The C modelled columns.
-    features : FeatureMap
-        From codes (N, C) to features (N, D), with all indicators.
     """
 
-    columns: Sequence[Column]
-    features: FeatureMap
+    columns: Sequence[Column]  # the C modelled columns
+    features: FeatureMap  # from codes (N, C) to features (N, D), with all indicators
 
     @torch.no_grad()
     def point(self, codes: Incomplete) -> Tensor:

@@ -153,17 +153,10 @@ class WithNearCopies:
 
     Where no source of a column is observed, its distribution is that of the model. In joint draws the columns
     of such a row then follow from each other: the first from the model, the others from the relations.
-
-    Parameters
-    ----------
-    model : TabularCompletion
-        Completes all other cells.
-    copies : sequence of NearCopy
-        The relations, those with the smallest residuals first.
     """
 
-    model: TabularCompletion
-    copies: Sequence[NearCopy]
+    model: TabularCompletion  # completes all other cells
+    copies: Sequence[NearCopy]  # the relations, those with the smallest residuals first
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns the best single completion (N, C)."""

@@ -46,33 +46,20 @@ class Steps:
 
     `fit_predictor` calls them in this order and sets the fitted attributes, a dict by name, that they return.
     So a step can use the attributes of the steps before it.
-
-    Parameters
-    ----------
-    features : callable
-        From codes, targets and weights of rows, to the rows that the model is fitted to and attributes.
-    plan : callable
-        From codes, rows and the generator, to what must be decided from all rows, before some are held out.
-    held_out : float
-        The fraction of the rows that is held out.
-    learn : callable
-        From training rows, held-out rows or None, the plan and the generator, to attributes.
-    calibrate : callable
-        From training rows, held-out rows or None and the generator, to attributes.
-    refit : bool
-        Whether the model is learned once more from all rows after it was calibrated on rows that were held
-        out.
-    needs_columns : bool
-        Whether a table without a column that can be modelled is an error.
     """
 
+    # From codes, targets and weights of rows, to the rows that the model is fitted to and attributes.
     features: Callable[[Incomplete, Any, Tensor], tuple[Any, Fitted]]
+    # From codes, rows and the generator, to what must be decided from all rows, before some are held out.
     plan: Callable[[Incomplete, Any, torch.Generator], Any] = _no_plan
-    held_out: float = 0.0
+    held_out: float = 0.0  # the fraction of the rows that is held out
+    # From training rows, held-out rows or None, the plan and the generator, to attributes.
     learn: Callable[[Any, Any, Any, torch.Generator], Fitted]
+    # From training rows, held-out rows or None and the generator, to attributes.
     calibrate: Callable[[Any, Any, torch.Generator], Fitted] = _not_calibrated
+    # Whether the model is learned once more from all rows after it was calibrated on rows that were held out.
     refit: bool = False
-    needs_columns: bool = True
+    needs_columns: bool = True  # whether a table without a column that can be modelled is an error
 
 
 @all_or_nothing

@@ -126,21 +126,11 @@ def _read_rows(
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """The rows of a table in files, as the features by which a fitted estimator sees them.
+    """The rows of a table in files, as the features by which a fitted estimator sees them."""
 
-    Parameters
-    ----------
-    table : Scan
-        The table.
-    estimator : fitted estimator of tables
-        What reads its columns.
-    features : FeatureMap
-        From codes to features, the number of which decides the size of blocks.
-    """
-
-    table: Any
-    estimator: Any
-    features: FeatureMap
+    table: Any  # Scan: the table
+    estimator: Any  # fitted estimator of tables: what reads its columns
+    features: FeatureMap  # from codes to features, the number of which decides the size of blocks
 
     @classmethod
     def of(cls, estimator: Any, table: Any, features: FeatureMap) -> "EncodedRows":

@@ -62,18 +62,10 @@ FRESH_CYCLES = 1  # in which the second derivatives of logistic regressions are 
 
 @dataclass(frozen=True)
 class Passive:
-    """The derived columns that predict others, with their formulas.
+    """The derived columns that predict others, with their formulas."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the modelled columns.
-    formulas : mapping of int to Formula
-        By position of the derived column.
-    """
-
-    names: tuple[str, ...]
-    formulas: Mapping[int, Formula]
+    names: tuple[str, ...]  # of the modelled columns
+    formulas: Mapping[int, Formula]  # by position of the derived column
 
     @classmethod
     def of(cls, columns: Sequence[Column]) -> "Passive":
@@ -465,24 +457,12 @@ class Chains:
 
 @dataclass(frozen=True)
 class ChainRun:
-    """What chains have found.
+    """What chains have found."""
 
-    Attributes
-    ----------
-    parameters : list of Parameters
-        Of each column.
-    outcome : OutcomeDraw or None
-        Of the analysis.
-    steps : Tensor
-        (T, 2, S, C), moments of the columns after each cycle.
-    upper : dict of int to Tensor
-        (S, G), the codes of columns that are constant within groups.
-    """
-
-    parameters: list[Parameters]
-    outcome: OutcomeDraw | None
-    steps: Tensor
-    upper: dict[int, Tensor]
+    parameters: list[Parameters]  # of each column
+    outcome: OutcomeDraw | None  # of the analysis
+    steps: Tensor  # (T, 2, S, C), moments of the columns after each cycle
+    upper: dict[int, Tensor]  # (S, G), the codes of columns that are constant within groups
 
     @classmethod
     def joined(cls, parts: Sequence["ChainRun"]) -> "ChainRun":

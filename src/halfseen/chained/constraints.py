@@ -24,21 +24,13 @@ _GRAMMAR = (
 
 @dataclass(frozen=True)
 class Constraint:
-    """One side must not be greater than another; a side is a column or a number.
+    """One side must not be greater than another; a side is a column or a number."""
 
-    Attributes
-    ----------
-    text : str
-        As the user wrote it.
-    low, high : int or float
-        The position of a column, or a number.
-    gap : float
-        What the lower side must be less by: the distance of neighbouring codes, if the sides must differ.
-    """
-
-    text: str
+    text: str  # as the user wrote it
+    # The position of a column, or a number.
     low: int | float
     high: int | float
+    # What the lower side must be less by: the distance of neighbouring codes, if the sides must differ.
     gap: float
 
     @classmethod

@@ -24,21 +24,12 @@ _GRAMMAR = (
 
 @dataclass(frozen=True)
 class Factor:
-    """A part of a term: indicators of levels, an expression of numbers, or the values of a column.
+    """A part of a term: indicators of levels, an expression of numbers, or the values of a column."""
 
-    Attributes
-    ----------
-    columns : tuple of int
-        The positions of the columns that it uses.
-    levels : tuple of float
-        The codes that have indicators, all but the first one of the column; empty for other factors.
-    formula : Formula or None
-        The expression; None for indicators and for the values of a column.
-    """
-
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # the positions of the columns that it uses
+    # The codes that have indicators, all but the first one of the column; empty for other factors.
     levels: tuple[float, ...] = ()
-    formula: Formula | None = None
+    formula: Formula | None = None  # the expression; None for indicators and for the values of a column
 
     def values(self, cells: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
         """Returns the values (*) of the factor, one for each indicator, from the cells (*) of all columns."""

@@ -26,27 +26,16 @@ EFFECT_STREAM = 1 << 25  # of the noise of effects, beyond those of cells
 
 @dataclass(frozen=True)
 class GroupModel:
-    """What a model of groups knows besides the effects of its regressions.
+    """What a model of groups knows besides the effects of its regressions."""
 
-    Attributes
-    ----------
-    n_groups : int
-        The number of groups of `fit`.
-    slope : int or None
-        The position of the column whose slopes vary between groups.
-    loc, unit : float
-        Its mean and standard deviation.
-    upper : mapping of int to Tensor
-        (S, G), the codes of the columns that are constant within groups, by position.
-    of_rows : Tensor
-        (N), the groups of the rows that are completed; negative if a group is new.
-    """
-
-    n_groups: int
-    slope: int | None
+    n_groups: int  # the number of groups of `fit`
+    slope: int | None  # the position of the column whose slopes vary between groups
+    # Its mean and standard deviation.
     loc: float
     unit: float
+    # (S, G), the codes of the columns that are constant within groups, by position.
     upper: Mapping[int, Tensor]
+    # (N), the groups of the rows that are completed; negative if a group is new.
     of_rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def inputs(self, cells: Tensor) -> Tensor:
@@ -116,17 +105,10 @@ class GroupedChain:
 
     Codes from 0 are the groups of `fit`. Rows with the same negative code belong to the same new group. A row
     whose code is not observed is a new group of its own.
-
-    Parameters
-    ----------
-    chain : TabularChain
-        Of the other columns.
-    position : int
-        Of the column of groups among all modelled columns.
     """
 
-    chain: "TabularChain"
-    position: int
+    chain: "TabularChain"  # of the other columns
+    position: int  # of the column of groups among all modelled columns
 
     def _split(self, codes: Incomplete) -> tuple["TabularChain", Incomplete]:
         """Returns the chain that knows the groups of rows, and the codes of the other columns."""

@@ -40,39 +40,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class InputColumn:
-    """The inputs that a column of the table provides.
+    """The inputs that a column of the table provides."""
 
-    Attributes
-    ----------
-    position : int
-        Of the column among the modelled ones.
-    role : Role
-        How the column itself is regressed.
-    start, stop : int
-        The positions of its inputs; position 0 is the constant.
-    feature : int
-        The position of a number among the features of the `FeatureMap`, -1 for levels.
-    block : Block or None
-        The groups of levels.
-    values : Tensor
-        (K), the codes of ordered levels, ascending.
-    as_indicators : bool
-        Whether ordered levels enter as indicators.
-    with_value : bool
-        Whether a number enters by its value as well as by its score.
-    loc, scale : Tensor
-        (width), the standardisation of the inputs that are not features of the `FeatureMap`.
-    """
-
-    position: int
-    role: Role
+    position: int  # of the column among the modelled ones
+    role: Role  # how the column itself is regressed
+    # The positions of its inputs; position 0 is the constant.
     start: int
     stop: int
-    feature: int
-    block: Block | None
-    values: Tensor
-    as_indicators: bool
-    with_value: bool
+    feature: int  # the position of a number among the features of the `FeatureMap`, -1 for levels
+    block: Block | None  # the groups of levels
+    values: Tensor  # (K), the codes of ordered levels, ascending
+    as_indicators: bool  # whether ordered levels enter as indicators
+    with_value: bool  # whether a number enters by its value as well as by its score
+    # (width), the standardisation of the inputs that are not features of the `FeatureMap`.
     loc: Tensor
     scale: Tensor
 
@@ -100,18 +80,10 @@ class InputColumn:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of regressions: a constant, then those of each column.
+    """The inputs of regressions: a constant, then those of each column."""
 
-    Attributes
-    ----------
-    columns : tuple of InputColumn
-        One for each modelled column.
-    features : FeatureMap
-        The margins of numbers and the groups of levels.
-    """
-
-    columns: tuple[InputColumn, ...]
-    features: FeatureMap
+    columns: tuple[InputColumn, ...]  # one for each modelled column
+    features: FeatureMap  # the margins of numbers and the groups of levels
 
     @property
     def width(self) -> int:

@@ -41,20 +41,11 @@ class MeanDonors:
     """Predictive mean matching: one of the observed values whose predicted means are nearest is drawn.
 
     The means of donors are predicted by the estimated coefficients, those of other rows by drawn ones.
-
-    Attributes
-    ----------
-    coefficients : ndarray of shape (P,)
-        Drawn from their posterior distribution.
-    means : ndarray of shape (D,)
-        The predicted means of the donors, ascending.
-    values : ndarray of shape (D,)
-        The values of the donors.
     """
 
-    coefficients: Floats
-    means: Floats
-    values: Floats
+    coefficients: Floats  # (P,): drawn from their posterior distribution
+    means: Floats  # (D,): the predicted means of the donors, ascending
+    values: Floats  # (D,): the values of the donors
 
     @classmethod
     def fit(cls, X: Floats, y: Floats, rng: np.random.Generator) -> "MeanDonors":
@@ -93,26 +84,17 @@ class MeanDonors:
 
 @dataclass(frozen=True)
 class LeafDonors:
-    """A tree that was grown on resampled rows: one of the observed values in the leaf of a row is drawn.
+    """A tree that was grown on resampled rows: one of the observed values in the leaf of a row is drawn."""
 
-    Attributes
-    ----------
-    left, right : ndarray of shape (T,)
-        The positions of the children of each node, which are larger than its own; 0 for leaves.
-    feature, threshold : ndarray of shape (T,)
-        Rows whose input is at most the threshold go to the left.
-    start : ndarray of shape (T + 1,)
-        Where the donors of each node begin among all values; nodes that are not leaves have none.
-    values : ndarray of shape (D,)
-        The values of the donors, leaf by leaf.
-    """
-
+    # (T,): the positions of the children of each node, which are larger than its own; 0 for leaves.
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
+    # (T,): rows whose input is at most the threshold go to the left.
     feature: npt.NDArray[np.int64]
     threshold: Floats
+    # (T + 1,): where the donors of each node begin among all values; nodes that are not leaves have none.
     start: npt.NDArray[np.int64]
-    values: Floats
+    values: Floats  # (D,): the values of the donors, leaf by leaf
 
     @classmethod
     def fit(cls, X: Floats, y: Floats, rng: np.random.Generator, *, levels: bool) -> "LeafDonors":

@@ -40,18 +40,12 @@ POINT_DRAWS = 100  # conditional distributions at least that are averaged; chose
 
 @dataclass(frozen=True)
 class Conditionals:
-    """The distribution of each missing cell given the others, averaged over the draws of the others.
+    """The distribution of each missing cell given the others, averaged over the draws of the others."""
 
-    Attributes
-    ----------
-    mean, variance : Tensor
-        (N, C), of the scores of numbers.
-    levels : dict of int to Tensor
-        (N, K), the probabilities of ordered levels or groups of levels, by position of the column.
-    """
-
+    # (N, C), of the scores of numbers.
     mean: Tensor
     variance: Tensor
+    # (N, K), the probabilities of ordered levels or groups of levels, by position of the column.
     levels: dict[int, Tensor]
 
 
@@ -60,53 +54,22 @@ class TabularChain:
     """Regressions of each column on the others, with several draws of their parameters.
 
     Valid under MAR.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        The C modelled columns.
-    inputs : Inputs
-        Of the regressions.
-    equations : sequence of Equation
-        One for each column.
-    parameters : sequence of Parameters
-        Of each column, in M chains.
-    margins : sequence of FeatureMap
-        The features of each chain, with its margins.
-    start : TabularGaussian
-        The joint distribution from which cycles start.
-    order : sequence of int
-        The columns in the order of a cycle.
-    n_cycles : int
-        The number of cycles of a draw.
-    compatible : CompatibleModel, optional
-        The analysis with which draws are compatible.
-    outcome : OutcomeDraw, optional
-        The parameters of the analysis in every chain.
-    groups : GroupModel, optional
-        The groups of rows, if regressions have effects of groups.
-    constraints : Constraints
-        The order constraints that completed rows obey.
-    passive : Passive
-        The derived columns, which are computed.
-    blocks : sequence of tuple of int
-        The columns that are drawn together.
     """
 
-    columns: Sequence[Column]
-    inputs: Inputs
-    equations: Sequence[Equation]
-    parameters: Sequence[Parameters]
-    margins: Sequence[FeatureMap]
-    start: TabularGaussian
-    order: Sequence[int]
-    n_cycles: int
-    compatible: CompatibleModel | None = None
-    outcome: OutcomeDraw | None = None
-    groups: GroupModel | None = None
-    constraints: Constraints = NO_CONSTRAINTS
-    passive: Passive = NOT_PASSIVE
-    blocks: Sequence[tuple[int, ...]] = ()
+    columns: Sequence[Column]  # the C modelled columns
+    inputs: Inputs  # of the regressions
+    equations: Sequence[Equation]  # one for each column
+    parameters: Sequence[Parameters]  # of each column, in M chains
+    margins: Sequence[FeatureMap]  # the features of each chain, with its margins
+    start: TabularGaussian  # the joint distribution from which cycles start
+    order: Sequence[int]  # the columns in the order of a cycle
+    n_cycles: int  # the number of cycles of a draw
+    compatible: CompatibleModel | None = None  # the analysis with which draws are compatible
+    outcome: OutcomeDraw | None = None  # the parameters of the analysis in every chain
+    groups: GroupModel | None = None  # the groups of rows, if regressions have effects of groups
+    constraints: Constraints = NO_CONSTRAINTS  # the order constraints that completed rows obey
+    passive: Passive = NOT_PASSIVE  # the derived columns, which are computed
+    blocks: Sequence[tuple[int, ...]] = ()  # the columns that are drawn together
 
     def with_parameters(
         self,

@@ -27,28 +27,16 @@ _SHOWN_LEVELS = 3
 
 @dataclass(frozen=True)
 class NewRows:
-    """A new file, matched with a model.
+    """A new file, matched with a model."""
 
-    Parameters
-    ----------
-    file : TableFile
-        The file as it was read, and after its columns those that it lacks, all missing.
-    inputs : pyarrow.Table
-        The columns of the model, by its names and in its order.
-    names : dict of str to str
-        The columns of the model and, if the file has it, the target, with their names in the file.
-    dropped, extra : tuple of str
-        Columns of the model that the file lacks, and columns of the file that the model does not know.
-    drift : TrainingDrift
-        How often values are missing, here and in training.
-    """
-
-    file: TableFile
-    inputs: pa.Table
+    file: TableFile  # the file as it was read, and after its columns those that it lacks, all missing
+    inputs: pa.Table  # the columns of the model, by its names and in its order
+    # The columns of the model and, if the file has it, the target, with their names in the file.
     names: dict[str, str]
+    # Columns of the model that the file lacks, and columns of the file that the model does not know.
     dropped: tuple[str, ...]
     extra: tuple[str, ...]
-    drift: TrainingDrift
+    drift: TrainingDrift  # how often values are missing, here and in training
 
     @property
     def kept(self) -> dict[str, pa.Array]:

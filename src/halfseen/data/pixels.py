@@ -79,17 +79,10 @@ class ImageLayout:
     """How a user lays out images: as rows of pixels, as (N, H, W) or as (N, H, W, C).
 
     Rows of pixels are in the order (C, H, W).
-
-    Parameters
-    ----------
-    planes : tuple of int
-        The shape (C, H, W) of an image.
-    n_dims : int
-        The number of dimensions of the user's array: 2, 3 or 4.
     """
 
-    planes: tuple[int, int, int]
-    n_dims: int = 2
+    planes: tuple[int, int, int]  # the shape (C, H, W) of an image
+    n_dims: int = 2  # the number of dimensions of the user's array: 2, 3 or 4
 
     def restore(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Returns rows of pixels (..., N, C * H * W) in the user's layout."""

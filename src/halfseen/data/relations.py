@@ -245,25 +245,14 @@ UNIT = re.compile(
 
 @dataclass(frozen=True)
 class Grouping:
-    """A column that groups rows, and what it is used as: a category, or an identifier that models do not see.
+    """A column that groups rows, and its use: a category, or an identifier that models do not see."""
 
-    Parameters
-    ----------
-    position : int
-        Among the columns that were given.
-    n_groups : int
-        The number of groups.
-    correlation, of : float, str
-        The largest intraclass correlation, and the column that has it; empty if there is none.
-    kind : str
-        The kind that the column should have.
-    """
-
-    position: int
-    n_groups: int
+    position: int  # among the columns that were given
+    n_groups: int  # the number of groups
+    # The largest intraclass correlation, and the column that has it; empty if there is none.
     correlation: float
     of: str
-    kind: Kind
+    kind: Kind  # the kind that the column should have
 
     def described(self, column: Column) -> Column:
         """Returns the column with the number of groups, and with the evidence as its reason."""

@@ -41,36 +41,16 @@ _QUOTE, _NEWLINE, _MARK = 34, 10, b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class ScanFile:
-    """A file of a scan.
+    """A file of a scan."""
 
-    Parameters
-    ----------
-    path : str
-        Its path in the file system of the scan.
-    format : {"csv", "parquet", "feather"}
-        Its format.
-    schema : pyarrow.Schema
-        Its columns; dictionaries are replaced by their values.
-    n_bytes : int
-        Its size.
-    digest : str
-        Of the footer of a typed file, and of the whole content of a csv.
-    piece_rows : tuple of int
-        The numbers of rows of its pieces.
-    offsets : tuple of int
-        For a csv, the places in the text at which its pieces begin, and its end.
-    delimiter : str
-        For a csv, what separates cells.
-    """
-
-    path: str
-    format: FileFormat
-    schema: Any
-    n_bytes: int
-    digest: str
-    piece_rows: tuple[int, ...]
-    offsets: tuple[int, ...] = ()
-    delimiter: str = ","
+    path: str  # its path in the file system of the scan
+    format: FileFormat  # its format
+    schema: Any  # pyarrow.Schema: its columns; dictionaries are replaced by their values
+    n_bytes: int  # its size
+    digest: str  # of the footer of a typed file, and of the whole content of a csv
+    piece_rows: tuple[int, ...]  # the numbers of rows of its pieces
+    offsets: tuple[int, ...] = ()  # for a csv, the places in the text at which its pieces begin, and its end
+    delimiter: str = ","  # for a csv, what separates cells
 
     @property
     def n_rows(self) -> int:

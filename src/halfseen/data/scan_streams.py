@@ -18,21 +18,11 @@ STREAM_ROWS = 1 << 16  # rows of a batch of a stream, as in the largest block
 
 @dataclass
 class Stream:
-    """A table that can be read from its beginning as often as needed, but not from the middle.
+    """A table that can be read from its beginning as often as needed, but not from the middle."""
 
-    Parameters
-    ----------
-    name : str
-        What it is, for messages.
-    schema : pyarrow.Schema
-        Its columns.
-    open : callable
-        Returns an iterator over its rows, as tables.
-    """
-
-    name: str
-    schema: Any
-    open: Callable[[], Iterator[pa.Table]]
+    name: str  # what it is, for messages
+    schema: Any  # pyarrow.Schema: its columns
+    open: Callable[[], Iterator[pa.Table]]  # returns an iterator over its rows, as tables
 
     def __post_init__(self) -> None:
         self._place = 0

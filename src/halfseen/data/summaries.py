@@ -244,27 +244,14 @@ def _union(one: ColumnSummary, other: ColumnSummary) -> tuple[RawColumn, Integer
 
 @dataclass(frozen=True)
 class Summing:
-    """What is summarised of a table in files, and which rows are chosen.
+    """What is summarised of a table in files, and which rows are chosen."""
 
-    Parameters
-    ----------
-    table : Scan
-        The table.
-    target : str or None
-        The column to predict: rows without a value in it are left out of summaries, and so is the column.
-    numbers : frozenset of str
-        The columns of text that are numbers by the schema of the user.
-    n_rows : int
-        The expected number of chosen rows.
-    random_state : int
-        The seed of their choice.
-    """
-
-    table: Any
+    table: Any  # Scan: the table
+    # The column to predict: rows without a value in it are left out of summaries, and so is the column.
     target: str | None
-    numbers: frozenset[str]
-    n_rows: int
-    random_state: int
+    numbers: frozenset[str]  # the columns of text that are numbers by the schema of the user
+    n_rows: int  # the expected number of chosen rows
+    random_state: int  # the seed of their choice
 
 
 def summarise_scan(summing: Summing, passes: Passes) -> tuple[list[ColumnSummary], list[Any]]:

@@ -33,25 +33,13 @@ _PROBE = EMSettings(ridge=0.01 * DEPENDENT, max_iterations=50, tolerance=1e-3)  
 
 @dataclass(frozen=True)
 class Shift:
-    """The largest difference between a pattern mean and the overall mean, in standard errors.
+    """The largest difference between a pattern mean and the overall mean, in standard errors."""
 
-    Attributes
-    ----------
-    column : str
-        The column; `level` is the level of a column with levels, None for a number.
-    shift : float
-        The distance in standard deviations of the column.
-    missing : tuple of str
-        The columns that are missing in the pattern.
-    n_rows : int
-        The number of rows of the pattern.
-    """
-
-    column: str
+    column: str  # the column; `level` is the level of a column with levels, None for a number
     level: str | None
-    shift: float
-    missing: tuple[str, ...]
-    n_rows: int
+    shift: float  # the distance in standard deviations of the column
+    missing: tuple[str, ...]  # the columns that are missing in the pattern
+    n_rows: int  # the number of rows of the pattern
 
 
 @dataclass(frozen=True)

@@ -53,40 +53,20 @@ def sample_size(n_columns: int) -> int:
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted of a table, and which rows are kept.
+    """What is counted of a table, and which rows are kept."""
 
-    Parameters
-    ----------
-    scan : Scan
-        The table.
-    n_rows : int
-        The expected number of sampled rows.
-    seed : int
-        The seed of their choice.
-    """
-
-    scan: Scan
-    n_rows: int
-    seed: int
+    scan: Scan  # the table
+    n_rows: int  # the expected number of sampled rows
+    seed: int  # the seed of their choice
 
 
 @dataclass(frozen=True)
 class CountedRows:
-    """The counts of a run of rows, and those of its rows that are in the sample.
+    """The counts of a run of rows, and those of its rows that are in the sample."""
 
-    Parameters
-    ----------
-    start : int
-        The number of the first row.
-    counts : MissingCounts
-        The counts.
-    chosen : pyarrow.Table
-        The rows.
-    """
-
-    start: int
-    counts: MissingCounts
-    chosen: pa.Table
+    start: int  # the number of the first row
+    counts: MissingCounts  # the counts
+    chosen: pa.Table  # the rows
 
 
 def count_rows(counting: Counting, start: int, stop: int) -> CountedRows:

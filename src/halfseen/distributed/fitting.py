@@ -95,21 +95,11 @@ def fit(
 
 @dataclass(frozen=True)
 class PassesByEngine:
-    """Goes over the rows of a table by an engine; see `halfseen.data.incomplete.Passes`.
+    """Goes over the rows of a table by an engine; see `halfseen.data.incomplete.Passes`."""
 
-    Parameters
-    ----------
-    engine : Engine
-        What runs the units.
-    n_workers : int or None
-        The number of workers.
-    progress : callable, optional
-        As of `fit`.
-    """
-
-    engine: Engine
-    n_workers: int | None = None
-    progress: Progress | None = None
+    engine: Engine  # what runs the units
+    n_workers: int | None = None  # the number of workers
+    progress: Progress | None = None  # as of `fit`
 
     def __call__(
         self, function: Callable[[Any, int, int], Any], job: Any, runs: Sequence[tuple[int, int]]

@@ -42,17 +42,10 @@ def describe_inputs(scan: Scan) -> list[dict[str, Any]]:
 
 @dataclass
 class Manifest:
-    """What a run was asked for, and how far it is.
+    """What a run was asked for, and how far it is."""
 
-    Parameters
-    ----------
-    request : mapping
-        Everything on which the output depends.
-    finished : dict of str to dict of str to int
-        The sizes of the files of finished units, by the names of the units.
-    """
-
-    request: Mapping[str, Any]
+    request: Mapping[str, Any]  # everything on which the output depends
+    # The sizes of the files of finished units, by the names of the units.
     finished: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def write(self, folder: Folder, n_units: int) -> None:

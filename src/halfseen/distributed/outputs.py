@@ -20,18 +20,10 @@ PARTIAL = ".part"
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of outputs.
+    """A folder of outputs."""
 
-    Parameters
-    ----------
-    path : str
-        Its path in the file system.
-    filesystem : pyarrow.fs.FileSystem
-        The file system.
-    """
-
-    path: str
-    filesystem: Any
+    path: str  # its path in the file system
+    filesystem: Any  # pyarrow.fs.FileSystem: the file system
 
     @classmethod
     def at(cls, address: str | os.PathLike[str], filesystem: Any = None) -> "Folder":

@@ -17,17 +17,10 @@ ROWS_IN_UNIT = 1 << 20
 
 @dataclass(frozen=True)
 class Unit:
-    """A run of rows that is answered as a whole and written to one file, or to one for each draw.
+    """A run of rows that is answered as a whole and written to one file, or to one for each draw."""
 
-    Parameters
-    ----------
-    name : str
-        The name of the file in the folder of the output.
-    start, stop : int
-        The rows.
-    """
-
-    name: str
+    name: str  # the name of the file in the folder of the output
+    # The rows.
     start: int
     stop: int
 

@@ -30,39 +30,17 @@ PREDICTION = "prediction"
 
 @dataclass(frozen=True)
 class Job:
-    """What all units of a run share.
+    """What all units of a run share."""
 
-    Parameters
-    ----------
-    scan : Scan
-        The table.
-    operation : {"impute", "predict"}
-        What is asked.
-    model : bytes
-        The content of the model file.
-    digest : str
-        Its digest.
-    folder : Folder
-        The folder of the output.
-    block_rows : int
-        The number of rows in a block.
-    seed : int or None
-        The seed of draws; that of the model if None.
-    draws : int or None
-        The number of draws; means and most probable levels if None.
-    level : float
-        The probability of intervals of predictions.
-    """
-
-    scan: Scan
-    operation: Operation
-    model: bytes = field(repr=False)
-    digest: str
-    folder: Folder
-    block_rows: int
-    seed: int | None = None
-    draws: int | None = None
-    level: float = 0.9
+    scan: Scan  # the table
+    operation: Operation  # what is asked
+    model: bytes = field(repr=False)  # the content of the model file
+    digest: str  # its digest
+    folder: Folder  # the folder of the output
+    block_rows: int  # the number of rows in a block
+    seed: int | None = None  # the seed of draws; that of the model if None
+    draws: int | None = None  # the number of draws; means and most probable levels if None
+    level: float = 0.9  # the probability of intervals of predictions
 
 
 @dataclass(frozen=True)

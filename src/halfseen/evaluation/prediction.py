@@ -40,27 +40,13 @@ FEW_VALUES = 10  # whole numbers with so few distinct values may be meant as cla
 
 @dataclass(frozen=True)
 class Target:
-    """The target column of a table.
+    """The target column of a table."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    task : {"classification", "regression"}
-        What is to be predicted.
-    values : ndarray of shape (n_samples,)
-        Classes or numbers; without meaning where they are not known.
-    known : ndarray of bool of shape (n_samples,)
-        Where the target is known.
-    reason : str
-        The reason for the task.
-    """
-
-    name: str
-    task: Task
-    values: npt.NDArray[Any]
-    known: Booleans
-    reason: str
+    name: str  # its name
+    task: Task  # what is to be predicted
+    values: npt.NDArray[Any]  # classes or numbers; without meaning where they are not known
+    known: Booleans  # where the target is known
+    reason: str  # the reason for the task
 
     @property
     def classes(self) -> list[Any]:
@@ -206,33 +192,17 @@ class OutOfBudgetError(RuntimeError):
 
 @dataclass(frozen=True)
 class PredictionRecord:
-    """The result of one method in one fold.
+    """The result of one method in one fold."""
 
-    Attributes
-    ----------
-    method : str
-        The name of the method.
-    fold : int
-        The number of the fold, from 0.
-    status : {"ok", "failed", "out of budget"}
-        What happened.
-    error : str
-        Type and message of what was raised, if it failed.
-    fit_seconds, predict_seconds : float
-        The time to fit to the training rows, and to predict the test rows once.
-    memory : float
-        The growth of memory while fitting and predicting, in bytes; see `peak_memory`.
-    scores : tuple of dict
-        For each rate of additional missingness, the scores on the test rows.
-    """
-
-    method: str
-    fold: int
-    status: str
-    error: str = ""
+    method: str  # the name of the method
+    fold: int  # the number of the fold, from 0
+    status: str  # "ok", "failed", "out of budget": what happened
+    error: str = ""  # type and message of what was raised, if it failed
+    # The time to fit to the training rows, and to predict the test rows once.
     fit_seconds: float = math.nan
     predict_seconds: float = math.nan
-    memory: float = math.nan
+    memory: float = math.nan  # the growth of memory while fitting and predicting, in bytes; see `peak_memory`
+    # For each rate of additional missingness, the scores on the test rows.
     scores: tuple[dict[str, float], ...] = ()
 
 

@@ -355,18 +355,10 @@ def expected_calibration_error(y: npt.ArrayLike, probabilities: npt.ArrayLike, n
 
 @dataclass(frozen=True)
 class Downstream:
-    """Scores of a predictor per fold; higher is better.
+    """Scores of a predictor per fold; higher is better."""
 
-    Attributes
-    ----------
-    without : ndarray of shape (n_splits,)
-        Using the completed columns only.
-    with_indicators : ndarray of shape (n_splits,)
-        Using the completed columns and a missingness indicator for each column that is incomplete in
-        training.
-    """
-
-    without: Floats
+    without: Floats  # using the completed columns only
+    # Using the completed columns and a missingness indicator for each column that is incomplete in training.
     with_indicators: Floats
 
     @property

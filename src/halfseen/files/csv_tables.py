@@ -335,18 +335,10 @@ _PLURAL = {
 
 @dataclass(frozen=True)
 class Lines:
-    """Where the records of a text file are.
+    """Where the records of a text file are."""
 
-    Parameters
-    ----------
-    n_above : int
-        The lines above the header.
-    aside : numpy.ndarray of bool
-        The rows of the file that are not records.
-    """
-
-    n_above: int
-    aside: Mask
+    n_above: int  # the lines above the header
+    aside: Mask  # the rows of the file that are not records
 
     def line_of(self, record: int, text: pa.Table) -> int:
         """Return the line in which a record begins; `text` holds all rows of the file."""

@@ -51,44 +51,22 @@ _MAX_LAYOUTS = 5  # of one column; a bound on the time, as more than two are har
 
 @dataclass(frozen=True)
 class DateFormat:
-    """How the dates of a column are written.
+    """How the dates of a column are written."""
 
-    Parameters
-    ----------
-    order : {"dmy", "mdy", "ymd"}
-        The order of day, month and year.
-    marks : tuple of str
-        What stands between the three.
-    padded_day, padded_month, padded_hour : bool
-        Whether a single digit has a zero before it.
-    names : tuple of str
-        The names of the months; empty if they are numbers.
-    year_digits : int
-        Two or four.
-    clock : str
-        What is between date and time; empty if there is no time.
-    seconds : bool
-        Whether seconds are written.
-    fraction : int
-        The digits after them.
-    halves : tuple of str
-        What follows a time before and after noon; empty if hours count to 24.
-    first_year : int
-        The first of the hundred years that two-digit years stand for.
-    """
-
-    order: Order
-    marks: tuple[str, str]
+    order: Order  # the order of day, month and year
+    marks: tuple[str, str]  # what stands between the three
+    # Whether a single digit has a zero before it.
     padded_day: bool = True
     padded_month: bool = True
     padded_hour: bool = True
-    names: tuple[str, ...] = ()
-    year_digits: int = 4
-    clock: str = ""
-    seconds: bool = False
-    fraction: int = 0
+    names: tuple[str, ...] = ()  # the names of the months; empty if they are numbers
+    year_digits: int = 4  # two or four
+    clock: str = ""  # what is between date and time; empty if there is no time
+    seconds: bool = False  # whether seconds are written
+    fraction: int = 0  # the digits after them
+    # What follows a time before and after noon; empty if hours count to 24.
     halves: tuple[str, str] | tuple[()] = ()
-    first_year: int = _FIRST_YEAR
+    first_year: int = _FIRST_YEAR  # the first of the hundred years that two-digit years stand for
 
     def write(self, values: pa.Array) -> pa.Array:
         """Return dates or times as texts in this format."""
@@ -143,26 +121,13 @@ def parse_date_order(text: str) -> Order:
 
 @dataclass(frozen=True)
 class Dates:
-    """The distinct texts of a column that have one layout, cut into the parts of a date.
+    """The distinct texts of a column that have one layout, cut into the parts of a date."""
 
-    Parameters
-    ----------
-    parts : dict of str to pyarrow.Array
-        The groups of the pattern; null where a text is not a date of this family.
-    counts : numpy.ndarray
-        How many cells hold each text.
-    family : str
-        Which of the patterns it is.
-    valid : numpy.ndarray
-        The texts with that layout.
-    given_year : int or None
-        The first of the hundred years of two-digit years, if the user specifies it.
-    """
-
-    parts: dict[str, pa.Array]
-    counts: Integers
-    family: str
-    valid: Mask
+    parts: dict[str, pa.Array]  # the groups of the pattern; null where a text is not a date of this family
+    counts: Integers  # how many cells hold each text
+    family: str  # which of the patterns it is
+    valid: Mask  # the texts with that layout
+    # The first of the hundred years of two-digit years, if the user specifies it.
     given_year: int | None = None
 
     @property

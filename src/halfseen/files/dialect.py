@@ -46,21 +46,11 @@ _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\v\x1a\x1c\x1d\x1e\x1f"))
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the cells of a text table are laid out.
+    """How the cells of a text table are laid out."""
 
-    Parameters
-    ----------
-    delimiter : str
-        The one character between two cells.
-    encoding : str
-        The Python name of the encoding; ``utf-8-sig`` is UTF-8 with a byte-order mark.
-    newline : str
-        What ends a line.
-    """
-
-    delimiter: str = ","
-    encoding: str = "utf-8"
-    newline: str = "\n"
+    delimiter: str = ","  # the one character between two cells
+    encoding: str = "utf-8"  # the Python name of the encoding; `utf-8-sig` is UTF-8 with a byte-order mark
+    newline: str = "\n"  # what ends a line
 
     @property
     def delimiter_name(self) -> str:
@@ -270,18 +260,10 @@ _SEPARATOR = re.compile(r"sep=(?P<delimiter>[^\s\"]|\t)\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Preamble:
-    """The lines above the header.
+    """The lines above the header."""
 
-    Parameters
-    ----------
-    text : str
-        The lines, as they are written.
-    delimiter : str or None
-        The delimiter that they declare.
-    """
-
-    text: str = ""
-    delimiter: str | None = None
+    text: str = ""  # the lines, as they are written
+    delimiter: str | None = None  # the delimiter that they declare
 
     @property
     def n_lines(self) -> int:

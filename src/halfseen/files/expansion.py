@@ -50,18 +50,10 @@ _RECORD_BATCH, _DICTIONARY_BATCH = 3, 2  # kinds of Arrow messages
 
 @dataclass(frozen=True)
 class Expansion:
-    """A bound on the memory that the content of a file may take.
+    """A bound on the memory that the content of a file may take."""
 
-    Parameters
-    ----------
-    source : str
-        The name of the file, for messages.
-    given : int, optional
-        The bound in bytes; by default a share of the memory.
-    """
-
-    source: str
-    given: int | None = None
+    source: str  # the name of the file, for messages
+    given: int | None = None  # the bound in bytes; by default a share of the memory
 
     @classmethod
     def of(cls, source: str, given: str | int) -> "Expansion":

@@ -43,24 +43,13 @@ _STRING = pa.large_string()
 
 @dataclass(frozen=True)
 class JsonColumns:
-    """The cells of a file of JSON lines.
+    """The cells of a file of JSON lines."""
 
-    Parameters
-    ----------
-    literals : pyarrow.Table
-        The values as they are written in JSON; null where the key is absent.
-    cells : pyarrow.Table
-        Strings without their quotes, other values as they are written; null where a value is missing.
-    lines : numpy.ndarray
-        The line of each record, from 1.
-    nested : dict of str to int
-        The columns that contain lists or objects, with the first line that does.
-    """
-
-    literals: pa.Table
+    literals: pa.Table  # the values as they are written in JSON; null where the key is absent
+    # Strings without their quotes, other values as they are written; null where a value is missing.
     cells: pa.Table
-    lines: np.ndarray
-    nested: dict[str, int]
+    lines: np.ndarray  # the line of each record, from 1
+    nested: dict[str, int]  # the columns that contain lists or objects, with the first line that does
 
 
 def parse_json_lines(data: bytes, bound: Expansion) -> JsonColumns:
@@ -276,18 +265,10 @@ def _keep_strings(outcome: Outcome, cells: pa.Array, name: str, rules: Rules) ->
 
 @dataclass(frozen=True)
 class _Spelling:
-    """How the values of a column of JSON lines are written.
+    """How the values of a column of JSON lines are written."""
 
-    Parameters
-    ----------
-    quoted : bool
-        Whether most of its values are strings.
-    bare : pyarrow.Array or None
-        Of a column of text, the values that are mostly written without quotes.
-    """
-
-    quoted: bool
-    bare: pa.Array | None
+    quoted: bool  # whether most of its values are strings
+    bare: pa.Array | None  # of a column of text, the values that are mostly written without quotes
 
 
 def write_json_lines(tables: Iterable[pa.Table], file: BinaryIO, like: TableFile, draw: str | None) -> None:

@@ -76,31 +76,18 @@ class Marks:
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How the numbers of a column are written around their digits.
+    """How the numbers of a column are written around their digits."""
 
-    Parameters
-    ----------
-    decimal, group : str
-        The decimal mark, and what stands between thousands: nothing if it is empty.
-    group_from : int
-        The number of digits before the decimal mark from which thousands are separated.
-    before, after : str
-        Currency, percent sign or unit, with its blanks.
-    negative : {"outer", "inner", "parentheses", "trailing"}
-        Where a negative number shows it: ``-$5``, ``$-5``, ``($5)`` or ``5-``.
-    plus : bool
-        Whether positive numbers have a plus sign.
-    lakhs : bool
-        Whether digits are grouped as in India: three at the end, and two in every other group.
-    """
-
+    # The decimal mark, and what stands between thousands: nothing if it is empty.
     decimal: str = "."
     group: str = ""
-    group_from: int = 4
+    group_from: int = 4  # the number of digits before the decimal mark from which thousands are separated
+    # Currency, percent sign or unit, with its blanks.
     before: str = ""
     after: str = ""
-    negative: Negative = "outer"
-    plus: bool = False
+    negative: Negative = "outer"  # where a negative number shows it: `-$5`, `$-5`, `($5)` or `5-`
+    plus: bool = False  # whether positive numbers have a plus sign
+    # Whether digits are grouped as in India: three at the end, and two in every other group.
     lakhs: bool = False
 
     def write(self, texts: pa.Array) -> pa.Array:
@@ -170,24 +157,13 @@ def parse_number_format(text: str) -> Marks:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The distinct texts of a column, cut into the parts of a number.
+    """The distinct texts of a column, cut into the parts of a number."""
 
-    Parameters
-    ----------
-    parts : dict of str to pyarrow.Array
-        The groups of the pattern; null where a text is not a number.
-    counts : numpy.ndarray
-        How many cells hold each text.
-    valid : numpy.ndarray
-        The texts that are numbers with the usual currency or unit of the column, whatever the separators.
-    fits : dict of Marks to numpy.ndarray
-        The texts that are numbers under each reading of the separators.
-    """
-
-    parts: dict[str, pa.Array]
-    counts: Integers
+    parts: dict[str, pa.Array]  # the groups of the pattern; null where a text is not a number
+    counts: Integers  # how many cells hold each text
+    # The texts that are numbers with the usual currency or unit of the column, whatever the separators.
     valid: Mask
-    fits: dict[Marks, Mask]
+    fits: dict[Marks, Mask]  # the texts that are numbers under each reading of the separators
 
     def weight(self, marks: Marks) -> int:
         """Return the number of cells that are numbers under a reading."""
@@ -341,40 +317,23 @@ _FEW = 0.1
 
 @dataclass(frozen=True)
 class MarkChoice:
-    """How the marks of a column are read.
+    """How the marks of a column are read."""
 
-    Parameters
-    ----------
-    marks : Marks or None
-        The reading; None if every reading puts numbers about a thousand times away from each other.
-    note : Note or None
-        A sentence for the user if another reading is possible.
-    contested : bool
-        Whether the sizes of other cells speak against a reading that the rest of the file proves.
-    """
-
+    # The reading; None if every reading puts numbers about a thousand times away from each other.
     marks: Marks | None
-    note: Note | None = None
+    note: Note | None = None  # a sentence for the user if another reading is possible
+    # Whether the sizes of other cells speak against a reading that the rest of the file proves.
     contested: bool = False
 
 
 @dataclass(frozen=True)
 class MarkEvidence:
-    """What the cells of a column say about points and commas.
+    """What the cells of a column say about points and commas."""
 
-    Parameters
-    ----------
-    sizes : dict of Marks to numpy.ndarray
-        The absolute values of the distinct texts under each reading, NaN where they are no numbers.
-    counts : numpy.ndarray
-        How many cells hold each text.
-    marked : numpy.ndarray
-        The texts that both readings take for different numbers.
-    """
-
+    # The absolute values of the distinct texts under each reading, NaN where they are no numbers.
     sizes: dict[Marks, Floats]
-    counts: Integers
-    marked: Mask
+    counts: Integers  # how many cells hold each text
+    marked: Mask  # the texts that both readings take for different numbers
 
     @property
     def thousands(self) -> Marks:

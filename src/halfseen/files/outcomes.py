@@ -39,27 +39,14 @@ _SIGNS: dict[Literal["below", "above"], str] = {"below": "^[<≤]", "above": "^[
 
 @dataclass(frozen=True)
 class Limited:
-    """The distinct numbers of a column, with a number beyond the limit in the place of a limit.
+    """The distinct numbers of a column, with a number beyond the limit in the place of a limit."""
 
-    Parameters
-    ----------
-    values : pyarrow.Array
-        The numbers; null where models must not see one.
-    hidden : numpy.ndarray
-        Limits other than the most frequent one on their side.
-    limits : tuple of Limit
-        How numbers beyond a limit are written.
-    settings : dict
-        The settings of the schema: ``censored_below`` and ``censored_above``.
-    notes : tuple of Note
-        Sentences about it.
-    """
-
-    values: pa.Array
-    hidden: Mask
-    limits: tuple[Limit, ...] = ()
+    values: pa.Array  # the numbers; null where models must not see one
+    hidden: Mask  # limits other than the most frequent one on their side
+    limits: tuple[Limit, ...] = ()  # how numbers beyond a limit are written
+    # The settings of the schema: `censored_below` and `censored_above`.
     settings: dict[str, Any] | None = None
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()  # sentences about it
 
 
 def replace_limits(

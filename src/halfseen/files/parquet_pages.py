@@ -24,30 +24,14 @@ _BYTES_OF_INTEGER = 10  # an integer of 64 bits in groups of seven
 
 @dataclass(frozen=True)
 class Page:
-    """What the header of a page of values states.
+    """What the header of a page of values states."""
 
-    Parameters
-    ----------
-    kind : int
-        Values of rows, in two versions, or the distinct values of a column.
-    n_values : int
-        Number of values, missing ones included.
-    n_bytes : int
-        Size of the page when it is decompressed.
-    encoding : int
-        Number of the encoding of the values.
-    body : memoryview
-        The page as it is stored.
-    header : dict of int to object
-        The fields of the header of the kind of page.
-    """
-
-    kind: int
-    n_values: int
-    n_bytes: int
-    encoding: int
-    body: memoryview
-    header: dict[int, Any]
+    kind: int  # values of rows, in two versions, or the distinct values of a column
+    n_values: int  # number of values, missing ones included
+    n_bytes: int  # size of the page when it is decompressed
+    encoding: int  # number of the encoding of the values
+    body: memoryview  # the page as it is stored
+    header: dict[int, Any]  # the fields of the header of the kind of page
 
     @property
     def is_dictionary(self) -> bool:

@@ -71,18 +71,10 @@ class ColumnRules:
 
 @dataclass(frozen=True)
 class TrainingRules:
-    """How the file was read that a model was fitted to.
+    """How the file was read that a model was fitted to."""
 
-    Parameters
-    ----------
-    settings : dict of str to dict
-        The settings for reading each column, as in a schema file.
-    styles : dict of str to Style
-        How the cells of each column are written.
-    """
-
-    settings: dict[str, dict[str, Any]]
-    styles: dict[str, Style]
+    settings: dict[str, dict[str, Any]]  # the settings for reading each column, as in a schema file
+    styles: dict[str, Style]  # how the cells of each column are written
 
     def of(self, names: Sequence[str]) -> dict[str, ColumnRules]:
         """Return the rules for the columns of another file that match a column of the model."""
@@ -95,31 +87,16 @@ class TrainingRules:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for reading a file.
+    """The rules for reading a file."""
 
-    Parameters
-    ----------
-    nulls : tuple of str
-        Texts that mean missing in every column.
-    words : bool
-        Whether words such as ``unknown`` mean missing in a column of numbers.
-    marks, order : Marks, str, or None
-        How numbers and dates are written in ambiguous columns.
-    columns : dict of str to ColumnRules
-        The rules of single columns.
-    notes : tuple of Note
-        Notes on behaviour that users may not expect.
-    declared : tuple of str
-        Those of `nulls` that the user gave.
-    """
-
-    nulls: tuple[str, ...] = DEFAULT_NULLS
-    words: bool = True
+    nulls: tuple[str, ...] = DEFAULT_NULLS  # texts that mean missing in every column
+    words: bool = True  # whether words such as `unknown` mean missing in a column of numbers
+    # How numbers and dates are written in ambiguous columns.
     marks: Marks | None = None
     order: Order | None = None
-    columns: dict[str, ColumnRules] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
-    declared: tuple[str, ...] = ()
+    columns: dict[str, ColumnRules] = field(default_factory=dict)  # the rules of single columns
+    notes: tuple[Note, ...] = ()  # notes on behaviour that users may not expect
+    declared: tuple[str, ...] = ()  # those of `nulls` that the user gave
 
     def of(self, name: str) -> ColumnRules:
         """Return the rules of a column."""
@@ -359,43 +336,22 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class Draft:
-    """What is known about a column before the whole file has been considered.
+    """What is known about a column before the whole file has been considered."""
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    cells, trimmed : pyarrow.Array
-        Its texts; and without blanks around them, null where missing.
-    rules : ColumnRules
-        The settings of the user.
-    kind : str
-        What it is if it is written the plain way.
-    words : tuple
-        Texts that mean missing, with their counts.
-    spellings : tuple
-        Texts that the user declared as missing in other spellings, with their counts.
-    texts : pyarrow.DictionaryArray or None
-        The cells as distinct texts, if they may be numbers or dates in another than the plain format.
-    counts : numpy.ndarray
-        How many cells hold each.
-    numbers : Numbers or None
-        These texts as numbers.
-    dates : tuple of Dates
-        These texts as dates, by layouts.
-    """
-
-    name: str
+    name: str  # its name
+    # Its texts; and without blanks around them, null where missing.
     cells: pa.Array
     trimmed: pa.Array
-    rules: ColumnRules
-    kind: CellKind = "text"
-    words: tuple[tuple[str, int], ...] = ()
+    rules: ColumnRules  # the settings of the user
+    kind: CellKind = "text"  # what it is if it is written the plain way
+    words: tuple[tuple[str, int], ...] = ()  # texts that mean missing, with their counts
+    # Texts that the user declared as missing in other spellings, with their counts.
     spellings: tuple[tuple[str, int], ...] = ()
+    # The cells as distinct texts, if they may be numbers or dates in another than the plain format.
     texts: pa.DictionaryArray | None = None
-    counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    numbers: Numbers | None = None
-    dates: tuple[Dates, ...] = ()
+    counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # how many cells hold each
+    numbers: Numbers | None = None  # these texts as numbers
+    dates: tuple[Dates, ...] = ()  # these texts as dates, by layouts
 
 
 def line_below(row: int) -> int:
@@ -442,33 +398,15 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of reading a column.
+    """The result of reading a column."""
 
-    Parameters
-    ----------
-    typed : pyarrow.Array
-        Its values; null where missing, or where models must not see the cell.
-    style : Style
-        How its cells are written.
-    kept : pyarrow.Array or None
-        The cells whose text stays although models do not see it.
-    placeholders : pyarrow.Array or None
-        Values that models do not see, such as 999 or 9999-12-31; null elsewhere.
-    settings : dict
-        Its settings of the schema.
-    formats : tuple of str
-        What is unusual about its cells, in words.
-    notes : tuple of Note
-        Sentences about it.
-    words : tuple
-        Texts that are read as missing although nobody said so, with their counts.
-    """
-
-    typed: pa.Array
-    style: Style
-    kept: pa.Array | None = None
+    typed: pa.Array  # its values; null where missing, or where models must not see the cell
+    style: Style  # how its cells are written
+    kept: pa.Array | None = None  # the cells whose text stays although models do not see it
+    # Values that models do not see, such as 999 or 9999-12-31; null elsewhere.
     placeholders: pa.Array | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    formats: tuple[str, ...] = ()
-    notes: tuple[Note, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # its settings of the schema
+    formats: tuple[str, ...] = ()  # what is unusual about its cells, in words
+    notes: tuple[Note, ...] = ()  # sentences about it
+    # Texts that are read as missing although nobody said so, with their counts.
     words: tuple[tuple[str, int], ...] = ()

@@ -35,49 +35,29 @@ class _Enough(Exception):
 
 @dataclass
 class SheetXml:
-    """The cells of a worksheet as they are written, one entry for each cell that is stored.
+    """The cells of a worksheet as they are written, one entry for each cell that is stored."""
 
-    Parameters
-    ----------
-    data : bytes
-        The XML.
-    rows, columns : array of int
-        Where the cells are, counted from 1.
-    types : array of int
-        The types of the cells, by their place in `TYPES`.
-    chunks : list of pyarrow.Array
-        Their values; null if there is none.
-    styles : array of int
-        The number of their style; -1 if there is none.
-    formulas : array of bool
-        Whether the cell contains a formula.
-    starts, ends : array of int
-        The place of the begin of each cell in the XML, and that of its end tag; only for a copy.
-    lines, line_starts, line_ends : array of int
-        The number of each row that is stored, and the places of its begin and of its end tag.
-    held : list of Range
-        Merged cells and the results of formulas for several cells.
-    end : int
-        Where the rows end.
-    prefix : str
-        What stands before the names of elements.
-    """
-
-    data: bytes
+    data: bytes  # the XML
+    # Where the cells are, counted from 1.
     rows: "array[int]" = field(default_factory=lambda: array("i"))
     columns: "array[int]" = field(default_factory=lambda: array("i"))
+    # The types of the cells, by their place in `TYPES`.
     types: "array[int]" = field(default_factory=lambda: array("b"))
-    chunks: list[pa.Array] = field(default_factory=list)
+    chunks: list[pa.Array] = field(default_factory=list)  # their values; null if there is none
+    # The number of their style; -1 if there is none.
     styles: "array[int]" = field(default_factory=lambda: array("i"))
-    formulas: "array[int]" = field(default_factory=lambda: array("b"))
+    formulas: "array[int]" = field(default_factory=lambda: array("b"))  # whether the cell contains a formula
+    # The place of the begin of each cell in the XML, and that of its end tag; only for a copy.
     starts: "array[int]" = field(default_factory=lambda: array("q"))
     ends: "array[int]" = field(default_factory=lambda: array("q"))
+    # The number of each row that is stored, and the places of its begin and of its end tag.
     lines: "array[int]" = field(default_factory=lambda: array("q"))
     line_starts: "array[int]" = field(default_factory=lambda: array("q"))
     line_ends: "array[int]" = field(default_factory=lambda: array("q"))
+    # Merged cells and the results of formulas for several cells.
     held: list[Range] = field(default_factory=list)
-    end: int = 0
-    prefix: str = ""
+    end: int = 0  # where the rows end
+    prefix: str = ""  # what stands before the names of elements
 
     @cached_property
     def values(self) -> pa.Array:
@@ -271,22 +251,13 @@ def spell_address(row: int, column: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NewCell:
-    """A cell to write.
+    """A cell to write."""
 
-    Parameters
-    ----------
-    row, column : int
-        Where, counted from 1.
-    markup : str
-        Its XML from the end of the attributes that are the same for all types.
-    style : int
-        The number of its style; -1 for none.
-    """
-
+    # Where, counted from 1.
     row: int
     column: int
-    markup: str
-    style: int = -1
+    markup: str  # its XML from the end of the attributes that are the same for all types
+    style: int = -1  # the number of its style; -1 for none
 
     def spell(self, prefix: str) -> bytes:
         """Return the element; characters outside ASCII are numbered, so that any encoding holds them."""

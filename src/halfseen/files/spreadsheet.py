@@ -44,28 +44,15 @@ _TEXTS = pa.large_string()
 
 @dataclass(frozen=True)
 class SheetCells:
-    """The cells of a worksheet that hold something, by rows.
+    """The cells of a worksheet that hold something, by rows."""
 
-    Parameters
-    ----------
-    rows, columns : numpy.ndarray
-        Where they are, counted from 1.
-    texts : pyarrow.Array
-        What they hold, as text: ``2021-05-28 10:00:00`` for a date.
-    kinds : numpy.ndarray
-        What they are.
-    formulas : numpy.ndarray of bool
-        Whether a formula gave the value.
-    held : list of Range
-        Merged cells and the results of formulas for several cells.
-    """
-
+    # Where they are, counted from 1.
     rows: Integers
     columns: Integers
-    texts: pa.Array
-    kinds: npt.NDArray[np.int8]
-    formulas: Mask
-    held: list[Range]
+    texts: pa.Array  # what they hold, as text: `2021-05-28 10:00:00` for a date
+    kinds: npt.NDArray[np.int8]  # what they are
+    formulas: Mask  # whether a formula gave the value
+    held: list[Range]  # merged cells and the results of formulas for several cells
 
     def where(self, chosen: Mask) -> "SheetCells":
         """Return some of the cells."""
@@ -287,27 +274,13 @@ _TEXT_TYPES = ("s", "str", "inlineStr")
 
 @dataclass(frozen=True)
 class SheetTable:
-    """The table of a sheet.
+    """The table of a sheet."""
 
-    Parameters
-    ----------
-    cells : pyarrow.Table
-        The cells as texts; empty where nothing is stored.
-    origin : SheetOrigin
-        Where they were.
-    notes : tuple of Note
-        Which sheet and which rows were read.
-    fixed : dict of str to numpy.ndarray of bool
-        Cells that are never filled, by column: formulas and merged cells.
-    blank : numpy.ndarray of bool
-        Rows between others that have no value and are not filled either.
-    """
-
-    cells: pa.Table
-    origin: SheetOrigin
-    notes: tuple[Note, ...]
-    fixed: dict[str, Mask]
-    blank: Mask
+    cells: pa.Table  # the cells as texts; empty where nothing is stored
+    origin: SheetOrigin  # where they were
+    notes: tuple[Note, ...]  # which sheet and which rows were read
+    fixed: dict[str, Mask]  # cells that are never filled, by column: formulas and merged cells
+    blank: Mask  # rows between others that have no value and are not filled either
 
     def hold(
         self, table: pa.Table, kept: dict[str, pa.Array]

@@ -54,24 +54,12 @@ _UNSTORABLE = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
 
 @dataclass(frozen=True)
 class Written:
-    """The cells of a column as XML.
+    """The cells of a column as XML."""
 
-    Parameters
-    ----------
-    cells : pyarrow.Array
-        The markup of each cell; null where it is empty.
-    format : {"", "date", "time", "duration"}
-        What the format of the cells must make of numbers.
-    fraction : bool
-        Whether times have milliseconds.
-    clock : bool
-        Whether dates have a time.
-    """
-
-    cells: pa.Array
-    format: CellFormat = ""
-    fraction: bool = False
-    clock: bool = False
+    cells: pa.Array  # the markup of each cell; null where it is empty
+    format: CellFormat = ""  # what the format of the cells must make of numbers
+    fraction: bool = False  # whether times have milliseconds
+    clock: bool = False  # whether dates have a time
 
 
 @dataclass(frozen=True)

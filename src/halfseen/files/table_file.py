@@ -228,21 +228,11 @@ class CellTexts:
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Some consecutive rows of a file as they are written.
+    """Some consecutive rows of a file as they are written."""
 
-    Parameters
-    ----------
-    cells : dict of str to pyarrow.Array
-        The cells by column.
-    records : slice
-        The records of the table that these rows are.
-    is_record : pyarrow.Array or None
-        Which of the rows are records, if some are not.
-    """
-
-    cells: dict[str, pa.Array]
-    records: slice
-    is_record: pa.Array | None = None
+    cells: dict[str, pa.Array]  # the cells by column
+    records: slice  # the records of the table that these rows are
+    is_record: pa.Array | None = None  # which of the rows are records, if some are not
 
     def of_records(self, name: str) -> pa.Array:
         """Return the cells of a column in the records."""
@@ -290,48 +280,23 @@ Format = Literal["csv", "parquet", "feather", "jsonl", "xlsx"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a text file contains besides the rows of its table.
+    """What a text file contains besides the rows of its table."""
 
-    Parameters
-    ----------
-    header : tuple of str
-        The names of the columns as they are written.
-    preamble : Preamble
-        The lines above the header.
-    footer : str
-        The lines below the table, as they are written.
-    """
-
-    header: tuple[str, ...]
-    preamble: Preamble = field(default_factory=Preamble)
-    footer: str = ""
+    header: tuple[str, ...]  # the names of the columns as they are written
+    preamble: Preamble = field(default_factory=Preamble)  # the lines above the header
+    footer: str = ""  # the lines below the table, as they are written
 
 
 @dataclass(frozen=True)
 class SheetOrigin:
-    """Where a table was in a workbook.
+    """Where a table was in a workbook."""
 
-    Parameters
-    ----------
-    workbook : bytes or None
-        The content of the file, of which an output is a copy; None if it cannot be.
-    title : str
-        The name of the sheet.
-    header_row : int
-        The row of the names, counted from 1; the rows of the table follow it.
-    columns : dict of str to int
-        The columns of the sheet, counted from 1.
-    kinds : dict of str to numpy.ndarray
-        What each cell is, as in `halfseen.files.spreadsheet`.
-    texts : frozenset of str
-        The columns whose cells are mostly text, even if it can be read as numbers or dates.
-    """
-
-    workbook: bytes | None
-    title: str
-    header_row: int
-    columns: dict[str, int]
-    kinds: dict[str, npt.NDArray[np.int8]]
+    workbook: bytes | None  # the content of the file, of which an output is a copy; None if it cannot be
+    title: str  # the name of the sheet
+    header_row: int  # the row of the names, counted from 1; the rows of the table follow it
+    columns: dict[str, int]  # the columns of the sheet, counted from 1
+    kinds: dict[str, npt.NDArray[np.int8]]  # what each cell is, as in `halfseen.files.spreadsheet`
+    # The columns whose cells are mostly text, even if it can be read as numbers or dates.
     texts: frozenset[str]
 
 

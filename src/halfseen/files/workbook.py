@@ -57,52 +57,24 @@ FIRST_DAY, LAST_DAY = 61, 2_958_465
 
 @dataclass(frozen=True)
 class Sheet:
-    """A sheet of a workbook.
+    """A sheet of a workbook."""
 
-    Parameters
-    ----------
-    title : str
-        Its name.
-    part : str or None
-        The part of the archive that holds it; None if the workbook does not say which.
-    is_chart : bool
-        Whether it consists of a chart, without cells.
-    hidden : bool
-        Whether spreadsheet programs do not show it.
-    """
-
-    title: str
-    part: str | None
-    is_chart: bool
-    hidden: bool
+    title: str  # its name
+    part: str | None  # the part of the archive that holds it; None if the workbook does not say which
+    is_chart: bool  # whether it consists of a chart, without cells
+    hidden: bool  # whether spreadsheet programs do not show it
 
 
 @dataclass(frozen=True)
 class Workbook:
-    """An open workbook.
+    """An open workbook."""
 
-    Parameters
-    ----------
-    source : str
-        The name of the file, for messages.
-    archive : zipfile.ZipFile
-        Its parts.
-    main : str
-        The part that lists the sheets.
-    sheets : tuple of Sheet
-        The sheets in their order.
-    from_1904 : bool
-        Whether days are counted from 1904 instead of 1900.
-    others : dict of str to str
-        Further parts by the last word of their type: ``styles`` and ``sharedStrings``.
-    """
-
-    source: str
-    archive: zipfile.ZipFile
-    main: str
-    sheets: tuple[Sheet, ...]
-    from_1904: bool
-    others: dict[str, str]
+    source: str  # the name of the file, for messages
+    archive: zipfile.ZipFile  # its parts
+    main: str  # the part that lists the sheets
+    sheets: tuple[Sheet, ...]  # the sheets in their order
+    from_1904: bool  # whether days are counted from 1904 instead of 1900
+    others: dict[str, str]  # further parts by the last word of their type: `styles` and `sharedStrings`
 
     def part(self, name: str) -> bytes:
         """Return the content of a part, in an encoding that contains ASCII."""

@@ -186,18 +186,10 @@ class BootstrapImputer(BaseImputer):
 
 @dataclass(frozen=True)
 class ResampledModel:
-    """Predictions of a model fitted to all rows, with draws and intervals from models of resampled rows.
+    """Predictions of a model fitted to all rows, with draws and intervals from models of resampled rows."""
 
-    Parameters
-    ----------
-    fitted : TabularCompletion
-        Fitted to all rows.
-    resamples : sequence of TabularCompletion
-        Fitted to resamples.
-    """
-
-    fitted: TabularCompletion
-    resamples: Sequence[TabularCompletion]
+    fitted: TabularCompletion  # fitted to all rows
+    resamples: Sequence[TabularCompletion]  # fitted to resamples
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""

@@ -324,25 +324,13 @@ class WeightedDrawSource:
     quantiles (`frugal`) use as many draws of a row as are needed for an effective sample size of a fifth
     of `n_draws`; if all draws would not be enough, the row gets its own proposal. The number depends on the
     row alone.
-
-    Parameters
-    ----------
-    model : LatentModel
-        Trained, with the mask term that the weights need.
-    n_draws : int
-        The number of latents of a row, at most.
-    seed : int
-        Of the latents.
-    adapts : bool
-        Whether rows whose posterior fits badly get a proposal of their own.
-    effort : {"adaptive", "fixed"}
-        ``"fixed"`` decodes all draws of every row, and tries a proposal of its own for every row.
     """
 
-    model: LatentModel
-    n_draws: int
-    seed: int
-    adapts: bool = True
+    model: LatentModel  # trained, with the mask term that the weights need
+    n_draws: int  # the number of latents of a row, at most
+    seed: int  # of the latents
+    adapts: bool = True  # whether rows whose posterior fits badly get a proposal of their own
+    # "fixed" decodes all draws of every row, and tries a proposal of its own for every row.
     effort: Effort = "adaptive"
 
     def all_of(

@@ -146,23 +146,12 @@ class HeadInputs:
 
 @dataclass(frozen=True)
 class FirstPrediction:
-    r"""Predicts targets from the observed inputs of a row, by the conditional moments of a joint Gaussian.
+    r"""Predicts targets from the observed inputs of a row, by the conditional moments of a joint Gaussian."""
 
-    Parameters
-    ----------
-    joint : Gaussian or SelfMaskedGaussian
-        Of D features followed by T targets or scores.
-    incomplete : Tensor
-        (D), the features that had missing values in training.
-    bounds : Tensor
-        (2, D), the range to which features are clipped.
-    link : LogisticLink, optional
-        From scores to the logits of classes; without it the targets are numbers.
-    """
-
-    joint: JointGaussian
-    incomplete: Tensor
-    bounds: Tensor
+    joint: JointGaussian  # of D features followed by T targets or scores
+    incomplete: Tensor  # (D), the features that had missing values in training
+    bounds: Tensor  # (2, D), the range to which features are clipped
+    # From scores to the logits of classes; without it the targets are numbers.
     link: LogisticLink | None = None
 
     def __call__(self, batch: Incomplete) -> HeadInputs:
@@ -226,18 +215,10 @@ class CorrectedPrediction(nn.Module):
 
 @dataclass(frozen=True)
 class Correction:
-    """Networks on the conditional moments of the inputs, and on the normal scores of numeric inputs.
+    """Networks on the conditional moments of the inputs, and on the normal scores of numeric inputs."""
 
-    Parameters
-    ----------
-    network : EnsembleMLP
-        The trained networks.
-    scores : NormalScores
-        Of the first features, the numeric ones.
-    """
-
-    network: EnsembleMLP
-    scores: NormalScores
+    network: EnsembleMLP  # the trained networks
+    scores: NormalScores  # of the first features, the numeric ones
 
     def inputs(self, head: HeadInputs) -> Tensor:
         """Returns the inputs (N, P') of the networks."""
@@ -267,20 +248,11 @@ def with_normal_scores(inputs: Tensor, scores: NormalScores) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The combination of the first prediction and its correction that is best on held-out rows.
+    """The combination of the first prediction and its correction that is best on held-out rows."""
 
-    Parameters
-    ----------
-    head_weight : float
-        The weight of the correction.
-    temperature : float
-        The divisor of the first prediction.
-    errors : HeldOutErrors
-        Quantiles (Q, T) of the held-out errors over the predicted spread, none for classes.
-    """
-
-    head_weight: float
-    temperature: float
+    head_weight: float  # the weight of the correction
+    temperature: float  # the divisor of the first prediction
+    # Quantiles (Q, T) of the held-out errors over the predicted spread, none for classes.
     errors: HeldOutErrors
 
     @classmethod

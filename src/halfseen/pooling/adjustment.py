@@ -33,27 +33,14 @@ MOST_CELLS = 20_000_000  # of candidate draws that are held at once
 
 @dataclass(frozen=True)
 class AdjustedColumn:
-    """A column whose imputed values are moved.
+    """A column whose imputed values are moved."""
 
-    Parameters
-    ----------
-    name : str
-        The column; in arrays, columns are named ``"x0"``, ``"x1"`` and so on.
-    position : int
-        Its position in the table.
-    rows : array of int
-        The rows in which it is missing.
-    scale : float
-        The standard deviation of its observed values, or 1 if shifts are in the units of the column.
-    level : object
-        For a column with levels, the level whose log odds are moved; None for numbers.
-    """
-
-    name: str
-    position: int
-    rows: Integers
+    name: str  # the column; in arrays, columns are named "x0", "x1" and so on
+    position: int  # its position in the table
+    rows: Integers  # the rows in which it is missing
+    # The standard deviation of its observed values, or 1 if shifts are in the units of the column.
     scale: float
-    level: Any = None
+    level: Any = None  # for a column with levels, the level whose log odds are moved; None for numbers
 
     def score(self, values: npt.NDArray[Any]) -> Floats:
         """Returns what a tilt multiplies: numbers in standard deviations, or whether it is the level."""

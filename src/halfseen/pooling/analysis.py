@@ -11,30 +11,15 @@ from halfseen._arrays import Floats
 
 @dataclass(frozen=True)
 class Analysis:
-    """Estimates of one completed table.
+    """Estimates of one completed table."""
 
-    Attributes
-    ----------
-    names : tuple of str or None
-        The names of the estimates, if they have any.
-    estimate : ndarray of shape (k,)
-        The estimates.
-    covariance : ndarray of shape (k, k) or (k,)
-        Their covariance matrix, or only their variances.
-    df_complete : float
-        The degrees of freedom of an analysis of complete data; infinite if they are not known.
-    fit : object
-        The fitted model; None if the analysis returned numbers.
-    transform : str or None
-        The transformation that estimates and variances have already undergone.
-    """
-
-    names: tuple[str, ...] | None
-    estimate: Floats
-    covariance: Floats
+    names: tuple[str, ...] | None  # the names of the estimates, if they have any
+    estimate: Floats  # the estimates
+    covariance: Floats  # their covariance matrix, or only their variances
+    # The degrees of freedom of an analysis of complete data; infinite if they are not known.
     df_complete: float = np.inf
-    fit: Any = None
-    transform: str | None = None
+    fit: Any = None  # the fitted model; None if the analysis returned numbers
+    transform: str | None = None  # the transformation that estimates and variances have already undergone
 
 
 def read_analysis(result: Any) -> Analysis:

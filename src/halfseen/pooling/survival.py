@@ -19,24 +19,13 @@ _OUTCOME = re.compile(r"\s*Surv\(([^,]+)(?:,([^,]+))?\)\s*")
 
 @dataclass(frozen=True)
 class SurvivalFormula:
-    """A formula with a survival time as its outcome.
+    """A formula with a survival time as its outcome."""
 
-    Attributes
-    ----------
-    text : str
-        The formula.
-    time : str
-        The column of times.
-    event : str or None
-        The column that is 1 for an event and 0 for a censored row; None if all rows have an event.
-    terms : str
-        The right-hand side.
-    """
-
-    text: str
-    time: str
+    text: str  # the formula
+    time: str  # the column of times
+    # The column that is 1 for an event and 0 for a censored row; None if all rows have an event.
     event: str | None
-    terms: str
+    terms: str  # the right-hand side
 
 
 def read_survival(formula: str) -> SurvivalFormula | None:

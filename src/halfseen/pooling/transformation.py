@@ -12,26 +12,16 @@ from halfseen._arrays import Booleans, Floats
 
 @dataclass(frozen=True)
 class Transformation:
-    """A monotone function of an estimate.
+    """A monotone function of an estimate."""
 
-    Attributes
-    ----------
-    name : str
-        Its name, or that of the link of a model.
-    forward, derivative : callable or None
-        The function and its derivative; None if only the way back is needed.
-    inverse, inverse_derivative : callable
-        The way back and its derivative.
-    domain : str
-        Which estimates have a value, in words.
-    """
-
-    name: str
+    name: str  # its name, or that of the link of a model
+    # The function and its derivative; None if only the way back is needed.
     forward: Callable[[Any], Any] | None
     derivative: Callable[[Any], Any] | None
+    # The way back and its derivative.
     inverse: Callable[[Any], Any]
     inverse_derivative: Callable[[Any], Any]
-    domain: str = "all numbers"
+    domain: str = "all numbers"  # which estimates have a value, in words
 
 
 def _squared_correlation(z: Floats) -> Floats:

@@ -18,27 +18,13 @@ WEIGHTED_MODELS = ("ols", "logit", "poisson")
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """How the rows of a table were sampled.
+    """How the rows of a table were sampled."""
 
-    Attributes
-    ----------
-    weights : ndarray of shape (n_samples,)
-        Inverse probabilities of selection, scaled to a mean of one.
-    cluster : ndarray of int of shape (n_samples,)
-        The cluster of each row, from 0; without clusters, every row is one.
-    stratum : ndarray of int of shape (n_clusters,)
-        The stratum of each cluster, from 0.
-    has_groups : bool
-        Whether strata or clusters were given.
-    columns : tuple of str
-        The columns of the tables that hold the design.
-    """
-
-    weights: Floats
-    cluster: Integers
-    stratum: Integers
-    has_groups: bool = False
-    columns: tuple[str, ...] = ()
+    weights: Floats  # inverse probabilities of selection, scaled to a mean of one
+    cluster: Integers  # the cluster of each row, from 0; without clusters, every row is one
+    stratum: Integers  # the stratum of each cluster, from 0
+    has_groups: bool = False  # whether strata or clusters were given
+    columns: tuple[str, ...] = ()  # the columns of the tables that hold the design
 
     def df_complete(self, n_parameters: int) -> float:
         """Returns clusters minus strata, or rows minus parameters for a design of weights alone."""

@@ -25,27 +25,13 @@ MAX_SHOWN = 2_000
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What every report shows about the run that made it.
+    """What every report shows about the run that made it."""
 
-    Parameters
-    ----------
-    source : str
-        The name of the file that was read.
-    command : str
-        The command line that repeats the run.
-    seconds : float
-        The time that it took.
-    notes : sequence of str
-        Notices and warnings.
-    version : str
-        The version of halfseen.
-    """
-
-    source: str = "table"
-    command: str = ""
-    seconds: float = 0.0
-    notes: Sequence[str] = ()
-    version: str = ""
+    source: str = "table"  # the name of the file that was read
+    command: str = ""  # the command line that repeats the run
+    seconds: float = 0.0  # the time that it took
+    notes: Sequence[str] = ()  # notices and warnings
+    version: str = ""  # the version of halfseen
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as values that JSON can represent."""

@@ -122,28 +122,15 @@ def digest_rows(rows: Any) -> str:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run at the end of an epoch, from which it can continue as if it had never stopped.
+    """The state of a run at the end of an epoch, from which it can continue as if it had never stopped."""
 
-    Parameters
-    ----------
-    module, best : dict of Tensor
-        The current weights, and those of the best epoch.
-    optimiser : dict of Tensor
-        The moments and step counts.
-    generator : Tensor
-        The state of the generator.
-    learning_rate : float
-        The base rate, after any halving.
-    history : History
-        Of the epochs done.
-    """
-
+    # The current weights, and those of the best epoch.
     module: Tensors
     best: Tensors
-    optimiser: Tensors
-    generator: Tensor
-    learning_rate: float
-    history: History
+    optimiser: Tensors  # the moments and step counts
+    generator: Tensor  # the state of the generator
+    learning_rate: float  # the base rate, after any halving
+    history: History  # of the epochs done
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprint) -> None:

@@ -22,18 +22,10 @@ PIECES = 8
 
 @dataclass(frozen=True)
 class GradientPlan:
-    """How the gradients of a step are computed.
+    """How the gradients of a step are computed."""
 
-    Parameters
-    ----------
-    n_pieces : int
-        The number of pieces of a batch; 0 if it is not divided.
-    lower_precision : bool
-        Whether products of matrices are computed in bfloat16.
-    """
-
-    n_pieces: int = 0
-    lower_precision: bool = False
+    n_pieces: int = 0  # the number of pieces of a batch; 0 if it is not divided
+    lower_precision: bool = False  # whether products of matrices are computed in bfloat16
 
     def pieces(self, n_rows: int) -> list[slice]:
         """Returns the pieces of a batch, which depend on its size and the number of pieces only.
@@ -54,18 +46,10 @@ class GradientPlan:
 
 @dataclass(frozen=True)
 class InLowerPrecision:
-    """An objective whose products of matrices are computed in bfloat16.
+    """An objective whose products of matrices are computed in bfloat16."""
 
-    Parameters
-    ----------
-    objective : Objective
-        The loss per row.
-    device : str
-        The kind of the device.
-    """
-
-    objective: Any
-    device: str
+    objective: Any  # Objective: the loss per row
+    device: str  # the kind of the device
 
     def draw_noise(self, batch: Any, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns the noise of the objective."""

@@ -134,17 +134,10 @@ def seconds_left() -> float:
 
 @dataclass(frozen=True)
 class AscentSettings:
-    """The stopping rule of an ascent.
+    """The stopping rule of an ascent."""
 
-    Parameters
-    ----------
-    max_iterations : int
-        The maximum number of steps.
-    tolerance : float
-        The ascent stops when a step improves the objective by less than this per feature.
-    """
-
-    max_iterations: int = 200
+    max_iterations: int = 200  # the maximum number of steps
+    # The ascent stops when a step improves the objective by less than this per feature.
     tolerance: float = 2e-5
 
 

@@ -108,20 +108,11 @@ class WithDropout:
     """A loss of predictions with dropout of hidden units, whose masks are drawn beforehand.
 
     The module takes ``kept``, the masks (N, width) of its hidden layers. In evaluation nothing is dropped.
-
-    Parameters
-    ----------
-    loss : SquaredError or CrossEntropy
-        The loss of the predictions.
-    rate : float
-        The probability that a unit is dropped.
-    widths : tuple of int
-        The width of each hidden layer.
     """
 
-    loss: SquaredError | CrossEntropy
-    rate: float
-    widths: tuple[int, ...]
+    loss: SquaredError | CrossEntropy  # the loss of the predictions
+    rate: float  # the probability that a unit is dropped
+    widths: tuple[int, ...]  # the width of each hidden layer
 
     def draw_noise(self, batch: Labelled[Any], generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns which units of each hidden layer are kept."""
