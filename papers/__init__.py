@@ -29,6 +29,7 @@ _MODULES = (
     missvae.tables,
     missvae.images,
     missvae.causes,
+    missvae.imputations,
     library.tables,
     library.auto,
     library.margins,

@@ -214,9 +214,12 @@ class MixtureOfGaussians(ImputationProblem):
 
     def log_prob(self, X: npt.ArrayLike) -> Floats:
         """Returns the log density (N) of the observed cells of each row; 0 without observed cells."""
-        log_joint, _ = self._given(self._batch(X))
-        density: Floats = log_joint.logsumexp(dim=0).numpy()
+        density: Floats = self.log_joint(X).logsumexp(dim=0).numpy()
         return density
+
+    def log_joint(self, X: npt.ArrayLike) -> torch.Tensor:
+        """Returns the log density (K, N) of the component and the observed cells of each row."""
+        return self._given(self._batch(X))[0]
 
     def predict_bayes(self, X: npt.ArrayLike) -> Floats:
         """Returns the rows with each missing feature at its expectation."""
