@@ -25,7 +25,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: venv  ## impute the bundled penguins table: a completed file and a report in demo/
 	@mkdir -p demo
 	$(BIN)/halfseen impute src/halfseen/data/samples/penguins.csv -o demo/penguins.imputed.csv \
-	  --seed 0 --report demo/penguins.report.html
+	  --seed 0 --report demo/penguins.report.html --overwrite
 	@echo "completed table: $(CURDIR)/demo/penguins.imputed.csv"
 	@echo "report:          $(CURDIR)/demo/penguins.report.html"
 

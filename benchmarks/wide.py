@@ -92,7 +92,7 @@ def by_command(method: str, suffix: str) -> Callable[[np.ndarray], object]:
                 lines = [",".join(row) for row in (names, *texts)]
             source.write_text("\n".join(lines) + "\n", encoding="utf-8")
             words = ["impute", str(source), "-o", str(Path(folder, f"out.{suffix}")), "--method", method]
-            if main_of_command([*words, "--quiet"]):
+            if main_of_command([*words, "--overwrite", "--quiet"]):
                 raise SystemExit("the command failed")
 
     return run

@@ -131,8 +131,8 @@ def fakes(monkeypatch):
     for method in CATALOGUE:
         if method.class_name in ("AutoImputer", "GaussianImputer", "MixtureImputer", "MeanImputer"):
             module = import_module(f"halfseen.{method.module}")
-            monkeypatch.setattr(module, method.class_name, FakeImputer)
             monkeypatch.setattr(halfseen, method.class_name, FakeImputer, raising=False)
+            monkeypatch.setattr(module, method.class_name, FakeImputer)
     monkeypatch.setattr(halfseen, "Schema", FakeSchema, raising=False)
     monkeypatch.setattr(halfseen, "__version__", "0.0.test", raising=False)
 

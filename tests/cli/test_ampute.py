@@ -77,7 +77,8 @@ def test_all_mechanisms_are_offered():
 def test_the_seed_decides(run, tmp_path):
     for mechanism in ("mcar", "mar"):
         for name, seed in (("a.csv", 1), ("b.csv", 1), ("c.csv", 2)):
-            assert run(PENGUINS, "-o", name, "--seed", seed, "--mechanism", mechanism, "-q") == (0, "", "")
+            arguments = ("-o", name, "--seed", seed, "--mechanism", mechanism, "-q", "--overwrite")
+            assert run(PENGUINS, *arguments) == (0, "", "")
         a, b, c = ((tmp_path / name).read_bytes() for name in ("a.csv", "b.csv", "c.csv"))
         assert a == b
         assert a != c

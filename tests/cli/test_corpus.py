@@ -87,7 +87,7 @@ def test_options_fill_what_would_be_left_empty(tmp_path, capsys):
 
 def test_options_and_the_schema_file_switch_off_skip_rules(tmp_path, capsys):
     output, schema = str(tmp_path / "out.csv"), tmp_path / "schema.json"
-    command = ["impute", str(FOLDER / "clinic.csv"), "-o", output, "--method", "gaussian"]
+    command = ["impute", str(FOLDER / "clinic.csv"), "-o", output, "--method", "gaussian", "--overwrite"]
     schema.write_text('{"columns": {"weeks": {"skip": {"column": "sex", "values": ["m"]}}}}')
     for options, left in {
         ("--no-skip-rules",): {"pregnant": 0, "weeks": 0},

@@ -25,7 +25,8 @@ def impute(tmp_path, text, capsys, *options, encoding="utf-8", name="in.csv"):
     """Imputes a file by means; returns the lines of the output, and what was said."""
     source, output = tmp_path / name, tmp_path / f"out-{name}"
     source.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
-    assert main(["impute", str(source), "-o", str(output), "--method", "mean", *options]) == 0
+    command = ["impute", str(source), "-o", str(output), "--overwrite", "--method", "mean", *options]
+    assert main(command) == 0
     said = " ".join(capsys.readouterr().err.split())
     return output.read_bytes().decode(encoding).splitlines(), said
 

@@ -80,7 +80,7 @@ def test_draws_are_proper_by_default(run, table, monkeypatch):
         auto_imputer, "AutoImputer", lambda **settings: seen.append(settings) or kind(**settings)
     )
     run("impute", table, "-o", "out.csv", "--draws", 7, "--seed", 5)
-    run("impute", table, "-o", "out.csv")
+    run("impute", table, "-o", "single.csv")
     assert [(one.get("n_posterior_draws", 0), one["random_state"]) for one in seen] == [(7, 5), (0, 0)]
 
 
@@ -152,7 +152,7 @@ def test_a_warning_is_one_note_and_reaches_the_report(run, table, tmp_path, monk
     _, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html")
     assert [line for line in err.splitlines() if "odd" in line] == [" warning  Column 'x' is odd."]
     assert "is odd." in (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert run("impute", table, "-o", "out.csv", "--quiet") == (0, "", "")
+    assert run("impute", table, "-o", "quiet.csv", "--quiet") == (0, "", "")
 
 
 def test_a_table_without_missing_values_passes_through(run, tmp_path):
@@ -411,7 +411,16 @@ def test_an_unknown_option_is_refused(run, table, tmp_path):
 def test_a_report_can_evaluate_the_method_on_known_cells(tmp_path):
     report, some = tmp_path / "r.html", tmp_path / "some.csv"
     some.write_text("".join(Path(PENGUINS).read_text().splitlines(keepends=True)[:120]))
-    command = ["impute", str(some), "-o", str(tmp_path / "o.csv"), "--report", str(report), "--quiet"]
+    command = [
+        "impute",
+        str(some),
+        "-o",
+        str(tmp_path / "o.csv"),
+        "--report",
+        str(report),
+        "--quiet",
+        "--overwrite",
+    ]
     assert main([*command, "--evaluate"]) == 0
     page = report.read_text()
     assert "Accuracy on known values" in page

@@ -110,7 +110,7 @@ def test_warnings_of_other_packages_do_not_reach_a_user(run, table, monkeypatch,
     assert "overflow" not in err
     monkeypatch.setenv("HALFSEEN_DEBUG", "1")
     with pytest.raises(RuntimeWarning, match="overflow encountered"):
-        run("impute", table, "-o", "out.csv")
+        run("impute", table, "-o", "again.csv")
 
 
 # ----------------------------------------------------------------------------------- after the table

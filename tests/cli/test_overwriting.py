@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from halfseen.errors import TableError
-from halfseen.files.writing import check_apart
+from halfseen.files.writing import check_overwriting
 
 TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
 SPELLINGS = {
@@ -107,9 +107,81 @@ def test_a_redirected_stream_is_the_file_behind_it(inputs):
     assert (inputs / "in.csv").read_text() == TABLE
 
 
-def test_another_existing_output_is_replaced(run, inputs):
-    (inputs / "out.csv").write_text("old")
-    assert run("impute", "in.csv", "-o", "out.csv", "-q") == (0, "", "")
+OUTPUTS = {
+    "impute": ["impute", "in.csv", "-o", "PATH"],
+    "impute, report": ["impute", "in.csv", "-o", "-", "--report", "PATH"],
+    "impute, report in place": ["impute", "in.csv", "--in-place", "--report", "PATH"],
+    "impute, model": ["impute", "in.csv", "-o", "-", "--save-model", "PATH"],
+    "impute, several": ["impute", "?*[nr].csv", "-o", "new", "--save-model", "PATH"],
+    "describe": ["describe", "in.csv", "--report", "PATH"],
+    "describe, in blocks": ["describe", "in.csv", "--engine", "local", "--report", "PATH"],
+    "compare": ["compare", "in.csv", "--report", "PATH"],
+    "compare, predictors": ["compare", "in.csv", "--target", "x", "--report", "PATH"],
+    "compare, predictors, results": ["compare", "in.csv", "--target", "x", "-o", "PATH"],
+    "ampute": ["ampute", "in.csv", "-o", "PATH"],
+    "fit": ["fit", "in.csv", "--target", "x", "--save-model", "PATH"],
+    "fit, report": ["fit", "in.csv", "--target", "x", "--save-model", "m", "--report", "PATH"],
+    "fit, recommender": ["fit", "in.csv", "--recommender", "autorec", "--save-model", "PATH"],
+    "predict": ["predict", "other.half", "in.csv", "-o", "PATH"],
+    "predict, report": ["predict", "other.half", "in.csv", "-o", "-", "--report", "PATH"],
+    "recommend": ["recommend", "in.csv", "--user", "ann", "--save-model", "PATH"],
+    "impute, in blocks": ["impute", "in.csv", "-o", "new/x", "--engine", "local", "--save-model", "PATH"],
+}
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_an_existing_output_is_replaced_only_if_asked(run, inputs, command):
+    (inputs / "new").mkdir()
+    (inputs / "old.csv").write_text("old")
+    code, out, err = run(*["old.csv" if part == "PATH" else part for part in OUTPUTS[command]])
+    assert (code, out) == (2, "")
+    assert "error: old.csv: --" in err
+    assert err.endswith(": the file exists; --overwrite replaces it\n")
+    assert (inputs / "old.csv").read_text() == "old"
+    assert (inputs / "in.csv").read_text() == TABLE
+    assert sorted(os.listdir(inputs)) == ["in.csv", "new", "old.csv", "other.csv"]
+    assert not os.listdir(inputs / "new")
+
+
+@pytest.mark.parametrize("command", ["impute", "impute, report", "impute, model", "describe", "ampute"])
+def test_an_existing_output_is_replaced_if_asked(run, inputs, command):
+    (inputs / "old.csv").write_text("old")
+    arguments = ["old.csv" if part == "PATH" else part for part in OUTPUTS[command]]
+    code, _, err = run(*arguments, "--overwrite")
+    assert code == 0, err
+    assert (inputs / "old.csv").read_text() != "old"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_input_is_not_replaced_even_if_outputs_are(run, inputs, command):
+    arguments = ["in.csv" if part == "PATH" else part for part in COMMANDS[command]]
+    check_refused(run, inputs, [*arguments, "--overwrite"])
+
+
+def test_no_input_of_several_is_replaced(run, inputs):
+    (inputs / "new").mkdir()
+    check_refused(run, inputs, ["impute", "*.csv", "-o", "new", "--save-model", "in.csv", "--overwrite"])
+    check_refused(run, inputs, ["describe", "*.csv", "--report", "in.csv", "--overwrite"])
+    run("impute", "in.csv", "-o", ".", "-q")
+    files = sorted(os.listdir(inputs))
+    code, _, err = run("impute", "*.csv", "-o", ".", "--overwrite")  # in.imputed.csv is an input now
+    assert code == 2
+    assert "would overwrite the input" in err
+    assert sorted(os.listdir(inputs)) == files
+
+
+def test_the_results_of_a_comparison_are_replaced_only_where_it_goes_on(run, inputs):
+    (inputs / "results.json").write_text("{}")
+    code, _, err = run("compare", "in.csv", "-o", ".")
+    assert code == 2
+    assert "results.json: --output (results.json): the file exists; --overwrite replaces it" in err
+    assert (inputs / "results.json").read_text() == "{}"
+
+
+def test_standard_output_is_no_file_that_is_replaced(inputs):
+    command = [sys.executable, "-m", "halfseen", "ampute", "in.csv", "-o", "/dev/stdout", "--to", "csv", "-q"]
+    with (inputs / "out.csv").open("w") as file:
+        subprocess.run(command, stdout=file, check=True, cwd=inputs)
     assert (inputs / "out.csv").read_text().startswith("name,x,y\n")
 
 
@@ -121,10 +193,10 @@ def test_in_place_follows_a_link_and_keeps_it(run, inputs):
 
 
 def test_devices_and_streams_may_be_named_twice():
-    check_apart({"IN": "-"}, {"--output": "-", "--report": os.devnull, "--save-model": os.devnull})
-    check_apart({"IN": "-", "--schema": None}, {"--output": None})
+    check_overwriting({"IN": "-"}, {"--output": "-", "--report": os.devnull, "--save-model": os.devnull})
+    check_overwriting({"IN": "-", "--schema": None}, {"--output": None})
     with pytest.raises(TableError, match="--report would overwrite the file of --output"):
-        check_apart({"IN": "a"}, {"--output": "-", "--report": "-"})
+        check_overwriting({"IN": "a"}, {"--output": "-", "--report": "-"})
 
 
 def test_files_that_are_the_same_on_a_file_system_without_cases_are_found(tmp_path, monkeypatch):
@@ -133,4 +205,4 @@ def test_files_that_are_the_same_on_a_file_system_without_cases_are_found(tmp_pa
     Path("in.csv").write_text(TABLE)
     os.link("in.csv", "IN.CSV")
     with pytest.raises(TableError, match=r"IN\.CSV: --output would overwrite the input"):
-        check_apart({"IN": "in.csv"}, {"--output": "IN.CSV"})
+        check_overwriting({"IN": "in.csv"}, {"--output": "IN.CSV"})

@@ -49,7 +49,8 @@ def test_the_files_of_a_folder_are_imputed_together_into_another(call, folder, t
         assert abs(other["y"] - 2 * other["x"]) < 0.1
     code, _, err = call("impute", "data", "-o", "out", "--model", "m.half")
     assert code == 2
-    assert "out/a.csv: exists already, or two files need it; it is not overwritten" in err
+    assert "out/a.csv: --output: the file exists; --overwrite replaces it" in err
+    assert call("impute", "data", "-o", "out", "--model", "m.half", "--overwrite")[0] == 0
 
 
 def test_outputs_beside_the_files_have_a_word_in_their_names(call, folder):

@@ -14,7 +14,7 @@ from halfseen.cli.progress import Reporter
 from halfseen.cli.requests import AmputeRequest
 from halfseen.files.table_file import CellTexts
 from halfseen.files.tables import TableError, TableFile, read_table
-from halfseen.files.writing import check_apart, check_output, write_tables
+from halfseen.files.writing import check_output, check_overwriting, write_tables
 from halfseen.words import Missingness, shape_words
 
 _SHOWN_COLUMNS = 12
@@ -37,7 +37,7 @@ MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
 def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     """Hide cells of a table file."""
     check_output(request.output, request.output_format)
-    check_apart({"IN": request.source}, {"--output": request.output})
+    check_overwriting({"IN": request.source}, {"--output": request.output}, overwrite=request.overwrite)
     file = read_table(request.source, **request.reading.to_arguments())
     reporter.show("read", f"{file.source} ({file.format}): {shape_words(*file.table.shape)}")
     for note in file.notes:

@@ -19,11 +19,11 @@ from halfseen.cli.options import build, parse_methods
 from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.requests import CompareRequest
 from halfseen.evaluation.candidates import OnNumbers
-from halfseen.evaluation.comparison import RESULT_FILES, Comparison
+from halfseen.evaluation.comparison import RESULT_FILES, RUNS, Comparison
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.trial import Record
 from halfseen.files.tables import TableError, read_table
-from halfseen.files.writing import check_apart, check_report, write_page
+from halfseen.files.writing import check_overwriting, check_report, write_page
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
 from halfseen.report.result import take_rows
@@ -146,10 +146,14 @@ def _check(request: CompareRequest) -> None:
         nearest = next(place for place in (folder, *folder.resolve().parents) if place.exists())
         if not os.access(nearest, os.W_OK):
             raise TableError(f"{request.output}: cannot write: permission denied")
-    outputs = {"--report": request.report}
-    if request.output is not None:
-        outputs |= {f"--output ({name})": str(Path(request.output) / name) for name in RESULT_FILES}
-    check_apart({"IN": request.source, "--schema": request.schema}, outputs)
+    folder = Path(request.output or "")
+    results = {f"--output ({name})": str(folder / name) for name in RESULT_FILES if request.output}
+    check_overwriting(
+        {"IN": request.source, "--schema": request.schema},
+        {"--report": request.report, **results},
+        resumed=results if (folder / RUNS).is_dir() else (),
+        overwrite=request.overwrite,
+    )
 
 
 def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:

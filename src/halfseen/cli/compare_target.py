@@ -20,12 +20,19 @@ from halfseen.cli.main import one_line
 from halfseen.cli.options import COMPARED_PREDICTORS, Predictor, parse_rates
 from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.requests import CompareRequest
+from halfseen.cli.sources import expand
 from halfseen.errors import TableError
 from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.prediction import PredictionRecord, Target, Task
 from halfseen.evaluation.prediction_result import AVERAGE, PredictionComparison, Treatment
 from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
-from halfseen.files.writing import check_apart, check_report, check_writable, write_atomically, write_page
+from halfseen.files.writing import (
+    check_overwriting,
+    check_report,
+    check_writable,
+    write_atomically,
+    write_page,
+)
 from halfseen.report.compare import show_score, summarize_prediction
 from halfseen.report.result import RunInfo, take_rows
 from halfseen.words import similar_words
@@ -223,9 +230,10 @@ def _check(request: CompareRequest, rates: Sequence[float]) -> None:
     check_report(request.report)
     if request.output is not None:
         check_writable(request.output)
-    check_apart(
-        {"IN": request.source, "--schema": request.schema},
+    check_overwriting(
+        {"IN": expand(request.source), "--schema": request.schema},
         {"--report": request.report, "--output": request.output},
+        overwrite=request.overwrite,
     )
 
 

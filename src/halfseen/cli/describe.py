@@ -24,7 +24,7 @@ from halfseen.diagnosis.summary import Diagnosis, describe
 from halfseen.diagnosis.wording import difference_words, effect_words, headline, p_words, pair_words
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
 from halfseen.files.tables import TableError, TableFile, read_table
-from halfseen.files.writing import check_apart, check_report, write_page
+from halfseen.files.writing import check_overwriting, check_report, write_page
 from halfseen.words import names_words, plural, shape_words, share_words
 
 
@@ -261,10 +261,10 @@ def _check_paths(request: DescribeRequest) -> None:
         raise TableError("only one of the two tables can be standard input")
     check_report(request.report)
     read = {
-        "IN": request.source, "--against": request.against, "--model": request.model,
+        "IN": expand(request.source), "--against": request.against, "--model": request.model,
         "--schema": request.schema,
     }  # fmt: skip
-    check_apart(read, {"--report": request.report})
+    check_overwriting(read, {"--report": request.report}, overwrite=request.overwrite)
 
 
 # -------------------------------------------------------------------------------------------- terminal

@@ -46,9 +46,9 @@ from halfseen.files.distinct import kind_of
 from halfseen.files.formats import NUMBERS, Style, decimal_of, format_cells, style_of, with_decimal
 from halfseen.files.tables import EXTENSIONS, TableFile, find_format, read_table
 from halfseen.files.writing import (
-    check_apart,
     check_cells,
     check_output,
+    check_overwriting,
     check_report,
     check_writable,
     write_page,
@@ -105,9 +105,13 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
     assert request.target is not None
     check_writable(request.save_model)
     check_report(request.report)
-    check_apart(
-        {"IN": request.source, "--schema": request.schema},
+    check_overwriting(
+        {
+            "IN": request.source if request.sampling.given() else expand(request.source),
+            "--schema": request.schema,
+        },
         {"--save-model": request.save_model, "--report": request.report},
+        overwrite=request.overwrite,
     )
     with reporter.noting_warnings():
         n_rows = None
@@ -282,13 +286,18 @@ NEXT, GAIN = "next_measurement", "next_measurement_gain"
 def predict(request: PredictRequest, reporter: Reporter) -> None:
     """Predict the target of the rows of a table file by a saved model."""
     planned = plan_outputs(request.source, request.output, "predicted", request.output_format)
+    sources = [source for source, _ in planned]
     requests = [replace(request, source=source, output=output) for source, output in planned]
     if request.report is not None and len(requests) > 1:
         raise TableError(f"--report describes one table, and {request.source} names {len(requests)} files")
     check_report(request.report)
     for one in requests:
         check_output(one.output, one.output_format)
-        check_apart({"IN": one.source, "MODEL": one.model}, {"--output": one.output, "--report": one.report})
+        check_overwriting(
+            {"IN": sources, "MODEL": one.model},
+            {"--output": one.output, "--report": one.report},
+            overwrite=request.overwrite,
+        )
     if Path(request.model).name.lower().removesuffix(".gz").endswith(tuple(EXTENSIONS)):
         raise TableError(
             f"{request.model} is a table: the model comes first, as in halfseen predict MODEL IN"

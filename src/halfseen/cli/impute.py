@@ -28,10 +28,10 @@ from halfseen.data.skip_rules import never_filled
 from halfseen.errors import TableError
 from halfseen.files.tables import TableFile, read_table
 from halfseen.files.writing import (
-    check_apart,
     check_cells,
     check_in_place,
     check_output,
+    check_overwriting,
     check_report,
     check_writable,
     is_same_file,
@@ -77,7 +77,7 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
         reporter.done()
         return
     request = replace(request, source=planned[0][0], output=planned[0][1])
-    _check_targets(request)
+    _check_targets(request, [request.source])
     with reporter.noting_warnings():
         work = _fit(request, reporter, budget) if request.model is None else _load(request, reporter)
         give_back_memory()
@@ -112,10 +112,12 @@ def _impute_several(
     if request.report is not None:
         raise TableError(f"--report describes one table, and {request.source} names {len(planned)} files")
     each = [replace(request, source=source, output=output, save_model=None) for source, output in planned]
+    sources = [source for source, _ in planned]
     for one in each:
-        _check_targets(one)
+        _check_targets(one, sources)
     if request.save_model is not None:
         check_writable(request.save_model)
+        check_overwriting({"IN": sources}, {"--save-model": request.save_model}, overwrite=request.overwrite)
     with reporter.noting_warnings():
         if request.model is None:
             imputer = _fit_together(request, [source for source, _ in planned], reporter, budget)
@@ -288,7 +290,7 @@ def _after_the_table(what: str, request: ImputeRequest) -> Iterator[None]:
         raise TableError(f"{what} could not be made: {explain_error(error)[0]}; {written}") from error
 
 
-def _check_targets(request: ImputeRequest) -> None:
+def _check_targets(request: ImputeRequest, sources: Sequence[str]) -> None:
     if request.evaluate and request.report is None:
         raise TableError("--evaluate adds a section to the report: use it together with --report")
     check_output(request.destination, request.output_format)
@@ -300,10 +302,11 @@ def _check_targets(request: ImputeRequest) -> None:
             f"{request.destination}: --in-place writes to the input, {request.source}: leave out --output, "
             "or --in-place"
         )
-    check_apart(
-        {"IN": request.source, "--schema": request.schema, "--model": request.model},
+    check_overwriting(
+        {"IN": sources, "--schema": request.schema, "--model": request.model},
         {"--output": request.destination, "--report": request.report, "--save-model": request.save_model},
         in_place=request.in_place,
+        overwrite=request.overwrite,
     )
     if request.in_place:
         check_in_place(request.source)

@@ -309,6 +309,9 @@ Source = Annotated[
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="OUT", help="The file to write; - is standard output.")
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace outputs that exist; an input is never replaced.")
+]
 Report = Annotated[str | None, typer.Option(metavar="R.html", help="Write a self-contained HTML report.")]
 TaskOption = Annotated[
     TaskName, typer.Option(help="Whether the target is classes or numbers; auto decides by its values.")

@@ -14,7 +14,7 @@ from halfseen.cli.options import RecommenderName
 from halfseen.cli.progress import Reporter
 from halfseen.cli.requests import FitRequest, RecommendRequest
 from halfseen.files.tables import TableError, TableFile, read_table
-from halfseen.files.writing import check_apart, check_writable
+from halfseen.files.writing import check_overwriting, check_writable
 from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.cfnade import CFNADE
 from halfseen.ratings.matrix_factorization import MatrixFactorization, RatingEnsemble
@@ -34,7 +34,7 @@ def save_recommender(request: FitRequest, reporter: Reporter) -> None:
     """Fit a recommender to a file of ratings and save it: ``halfseen fit --recommender``."""
     path = request.save_model
     check_writable(path)
-    check_apart({"IN": request.source}, {"--save-model": path})
+    check_overwriting({"IN": request.source}, {"--save-model": path}, overwrite=request.overwrite)
     model = fit_recommender(
         request.source, str(request.recommender), reporter, request.reading.to_arguments(),
         random_state=request.seed,
@@ -170,7 +170,9 @@ def _check_options(request: RecommendRequest) -> None:
     if request.model is not None:
         raise TableError("--save-model saves a fitted recommender; that of --model is a file already")
     check_writable(request.save_model)
-    check_apart({"RATINGS": request.source}, {"--save-model": request.save_model})
+    check_overwriting(
+        {"RATINGS": request.source}, {"--save-model": request.save_model}, overwrite=request.overwrite
+    )
 
 
 def _fit(request: RecommendRequest, reporter: Reporter) -> Recommender:

@@ -81,6 +81,7 @@ class ImputeRequest:
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal values.")] = 0
     schema: options.SchemaFile = None
     report: options.Report = None
+    overwrite: options.Overwrite = False
     evaluate: Annotated[
         bool,
         typer.Option(
@@ -273,6 +274,7 @@ class FitRequest:
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal predictors.")] = 0
     schema: options.SchemaFile = None
     report: options.Report = None
+    overwrite: options.Overwrite = False
     reading: ReadingOptions = READING
     sampling: SamplingOptions = SAMPLING
 
@@ -296,6 +298,7 @@ class PredictRequest:
         ),
     ] = False
     report: options.Report = None
+    overwrite: options.Overwrite = False
     reading: ReadingOptions = READING
     output_format: options.OutputFormat = None
     units: EngineOptions = UNITS
@@ -348,6 +351,7 @@ class DescribeRequest:
     ] = None
     schema: options.SchemaFile = None
     report: options.Report = None
+    overwrite: options.Overwrite = False
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False
     seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0
     reading: ReadingOptions = READING
@@ -409,6 +413,7 @@ class CompareRequest:
         ),
     ] = None
     report: options.Report = None
+    overwrite: options.Overwrite = False
     level: Annotated[float, typer.Option(help="Probability of the intervals whose coverage is measured.")] = (
         0.9
     )
@@ -441,6 +446,7 @@ class AmputeRequest:
         float,
         typer.Option(help="The fraction of values to remove in each column; in the last one for dropout."),
     ] = 0.3
+    overwrite: options.Overwrite = False
     columns: Annotated[
         str | None, typer.Option(metavar="A,B", help="The columns to remove values from; all by default.")
     ] = None
@@ -483,6 +489,7 @@ class RecommendRequest:
     save_model: Annotated[
         str | None, typer.Option(metavar="PATH", help="Save the fitted recommender to this file.")
     ] = None
+    overwrite: options.Overwrite = False
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal results.")] = 0
     delimiter: options.Delimiter = None
     encoding: options.Encoding = None

@@ -82,8 +82,7 @@ def plan_outputs(source: str, output: str, word: str, format: str | None) -> lis
         A file, a folder or a pattern.
     output : str
         A file; or an existing folder for the outputs, which keep the names of the files. In the folder of the
-        file itself a word is added to the name, as in ``a.imputed.csv``. Files in a folder that are there
-        already are not overwritten.
+        file itself a word is added to the name, as in ``a.imputed.csv``.
     word : str
         What is done to the files.
     format : str or None
@@ -102,8 +101,8 @@ def plan_outputs(source: str, output: str, word: str, format: str | None) -> lis
     planned: list[tuple[str, str]] = []
     for one in sources:
         target = _name_output(Path(one), Path(output), word, format)
-        if Path(target).exists() or any(is_same_file(target, other) for _, other in planned):
-            raise TableError(f"{target}: exists already, or two files need it; it is not overwritten")
+        if any(is_same_file(target, other) for _, other in planned):
+            raise TableError(f"{target}: two files need this name: give them different names, or folders")
         planned.append((one, target))
     return planned
 

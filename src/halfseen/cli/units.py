@@ -35,7 +35,7 @@ from halfseen.distributed.outputs import Folder
 from halfseen.errors import TableError
 from halfseen.files.dialect import parse_delimiter
 from halfseen.files.table_file import TableFile
-from halfseen.files.writing import check_apart, check_report
+from halfseen.files.writing import check_overwriting, check_report, check_writable
 from halfseen.training.progress import time_limit
 from halfseen.words import Note, plural
 
@@ -54,6 +54,7 @@ def impute_in_units(request: ImputeRequest, reporter: Reporter) -> None:
     _refuse(request)
     with reporter.noting_warnings():
         table = open_scan(request, reporter, request.units.row_id)
+        _check_files(request, table, None)
         folder = str(request.output)
         model = request.model
         if model is None and request.units.resume and os.path.isfile(os.path.join(folder, MODEL)):
@@ -97,6 +98,7 @@ def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
         path = expand(request.source)[0]
         show_stream(path, "read and written in blocks", reporter)
         table = open_scan(request, reporter, None)
+        _check_files(request, table, request.output)
         imputer = (
             _load(request.model, reporter) if request.model is not None else _fit(request, table, reporter)
         )
@@ -142,6 +144,16 @@ def _refuse(request: Any) -> None:
         raise TableError("--engine writes a folder, not standard output")
     if Path(str(request.output)).is_file():
         raise TableError(f"{request.output}: --engine writes a folder, and this is a file")
+
+
+def _check_files(request: ImputeRequest, table: Scan, output: str | None) -> None:
+    """Raise an error if a file cannot be written, is an input, or would be replaced unasked."""
+    outputs = {"--output": output, "--save-model": request.save_model}
+    for path in filter(None, outputs.values()):
+        check_writable(path)
+    inputs = {"IN": table.files, "--schema": request.schema, "--model": request.model}
+    resumed = ("--save-model",) if request.units.resume else ()
+    check_overwriting(inputs, outputs, resumed=resumed, overwrite=request.overwrite)
 
 
 def open_scan(request: Any, reporter: Reporter, row_id: str | None) -> Scan:
@@ -224,12 +236,12 @@ def describe_in_blocks(request: DescribeRequest, reporter: Reporter) -> None:
     """Describe a table without reading it into memory; see `halfseen.distributed.describe`."""
     _check_readable_in_blocks(request, NOT_IN_BLOCKS)
     check_report(request.report)
-    check_apart({"IN": request.source}, {"--report": request.report})
     asked = request.counting
     with reporter.noting_warnings():
         if asked.engine is None:
             show_stream(expand(request.source)[0], "read in blocks", reporter)
         table = open_scan(request, reporter, None)
+        check_overwriting({"IN": table.files}, {"--report": request.report}, overwrite=request.overwrite)
         with counting(reporter, "counting", table) as progress:
             diagnosis = describe(
                 table, request.target, engine=str(asked.engine or "local"), address=asked.address,

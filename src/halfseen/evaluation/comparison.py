@@ -35,6 +35,8 @@ SCORES: dict[str, tuple[str, Direction]] = {
 
 RESULT_FILES = ("results.json", "results.parquet")
 """What `Comparison.save` writes into a folder."""
+RUNS = "runs"
+"""The folder of finished runs, in that of the results."""
 
 N_RESAMPLES = 2_000
 

@@ -36,7 +36,7 @@ from halfseen.base.parameters import check_level
 from halfseen.data.incomplete import unmask
 from halfseen.errors import SchemaError
 from halfseen.evaluation.candidates import CodedTable
-from halfseen.evaluation.comparison import Comparison
+from halfseen.evaluation.comparison import RUNS, Comparison
 from halfseen.evaluation.trial import Record, Trial, run_trial
 
 PACKAGE = Path(__file__).parents[1]
@@ -269,7 +269,7 @@ def compare(
         for name, imputer in imputers.items()
     ]
     n_jobs = plan_jobs(n_jobs, table.codes.shape, n_draws, memory_budget)
-    stored = None if folder is None else StoredRuns(Path(folder) / "runs")
+    stored = None if folder is None else StoredRuns(Path(folder) / RUNS)
     records = []
     for record in _run_all(runs, table, stored, n_jobs):
         records.append(record)

@@ -8,7 +8,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -80,21 +80,32 @@ def check_report(path: str | None) -> None:
         import_module("jinja2")  # of an extra; if it is missing, `main` names what to install
 
 
-def check_apart(
-    inputs: Mapping[str, str | None], outputs: Mapping[str, str | None], *, in_place: bool = False
+def check_overwriting(
+    inputs: Mapping[str, str | Sequence[str] | None],
+    outputs: Mapping[str, str | None],
+    *,
+    in_place: bool = False,
+    resumed: Collection[str] = (),
+    overwrite: bool = False,
 ) -> None:
-    """Raise an error if an output is one of the inputs or another output, however its path is written.
+    """Raise an error if an output is an input or another output, or would replace a file unasked.
 
     Files are compared, not names, so that links and other spellings of a path are recognised.
 
     Parameters
     ----------
     inputs, outputs : dict of str to str or None
-        Paths, by the argument or option that named them; ``-`` is a standard stream. None was not given.
+        Paths, by the argument or option that named them; ``-`` is a standard stream. None was not given. An
+        argument that names several files has a list.
     in_place : bool
         Whether ``--output`` may be ``IN``.
+    resumed : collection of str
+        Those of the outputs that belong to an earlier run, which goes on.
+    overwrite : bool
+        Whether existing files that are no inputs may be replaced.
     """
-    known = [(option, path, 0) for option, path in inputs.items() if path is not None]
+    named = {option: [paths] if isinstance(paths, str) else paths or () for option, paths in inputs.items()}
+    known = [(option, path, 0) for option, paths in named.items() for path in paths]
     for option, path in outputs.items():
         if path is None:
             continue
@@ -105,6 +116,15 @@ def check_apart(
             what = "the input" if other == "IN" else f"the file of {other}"
             raise TableError(f"{path}: {option} would overwrite {what}: give another name{hint}")
         known.append((option, path, 1))
+    for option, path in outputs.items():
+        replaced = overwrite or option in resumed or (in_place and option == "--output")
+        if path is not None and not replaced and file_exists(path):
+            raise TableError(f"{path}: {option}: the file exists; --overwrite replaces it")
+
+
+def file_exists(path: str) -> bool:
+    """Return whether a path names a file with content to lose, rather than a stream or a device."""
+    return path not in STANDARD_OUTPUT and Path(path).is_file()
 
 
 def is_same_file(output: str, other: str, stream: int = 0) -> bool:
@@ -233,7 +253,7 @@ def write_table(
     <BLANKLINE>
     """
     target = os.fspath(path)
-    if not overwrite and target != "-" and Path(target).is_file():
+    if not overwrite and file_exists(target):
         raise TableError(f"{target}: the file exists; use overwrite=True to replace it")
     arrow = spell_nulls(to_arrow(table))
     check_names(arrow.column_names, "the table")
