@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from halfseen import _threads
 from halfseen._machine import count_processors
-from halfseen._threads import map_in_threads, n_workers, one_openmp_thread, task_threads
+from halfseen._threads import map_in_threads, n_workers, one_openmp_thread, task_threads, torch_defaults
 
 
 def test_results_come_in_the_order_of_the_items(two_threads):
@@ -161,3 +161,57 @@ def test_a_thread_keeps_the_number_that_it_was_given_while_others_call(two_threa
     with task_threads():
         assert in_new_thread(three) == 3
     assert torch.get_num_threads() == 2
+
+
+@pytest.fixture
+def double_precision():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError, KeyboardInterrupt])
+def test_the_modes_and_defaults_of_torch_are_those_of_a_new_process_and_then_the_users(
+    double_precision, error
+):
+    def state():
+        new = torch.empty(0)
+        return new.dtype, new.device.type, new.is_inference(), torch.is_grad_enabled()
+
+    with torch.device("meta"), torch.inference_mode():
+        before = state()
+        try:
+            with torch_defaults(), task_threads():
+                inside = state()
+                if error is not None:
+                    raise error
+        except (ZeroDivisionError, KeyboardInterrupt):
+            pass
+        assert state() == before == (torch.float64, "meta", True, False)
+    assert inside == (torch.float32, "cpu", False, True)
+
+
+def test_the_default_type_of_torch_is_given_back_by_the_last_of_overlapping_calls(double_precision):
+    first_has_begun, second_has_begun, first_has_ended = (threading.Event() for _ in range(3))
+    seen = []
+
+    def first():
+        with torch_defaults():
+            first_has_begun.set()
+            second_has_begun.wait(60)
+        first_has_ended.set()
+
+    def second():
+        first_has_begun.wait(60)
+        with torch_defaults():
+            second_has_begun.set()
+            first_has_ended.wait(60)
+            seen.append(torch.get_default_dtype())
+
+    threads = [threading.Thread(target=one) for one in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [torch.float32]
+    assert torch.get_default_dtype() == torch.float64

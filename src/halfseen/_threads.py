@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
@@ -163,7 +163,7 @@ def task_threads() -> Iterator[None]:
     """Reserves torch's threads for `map_in_threads`; within, operations run on the thread that calls them.
 
     There are no more threads than processors that the process may use: torch does not know of quotas. Within
-    such a context, a further one changes nothing.
+    such a context, `torch_defaults` hold and a further one changes nothing.
     """
     if _reserved.get():
         yield
@@ -171,11 +171,67 @@ def task_threads() -> Iterator[None]:
     n_threads = _lent.take()
     tokens = _workers.set(min(n_threads, count_processors())), _reserved.set(True)
     try:
-        yield
+        with torch_defaults():
+            yield
     finally:
         _workers.reset(tokens[0])
         _reserved.reset(tokens[1])
         _lent.give_back(n_threads)
+
+
+@contextmanager
+def torch_defaults() -> Iterator[None]:
+    """Computes as in a process in which nobody has changed torch's modes and defaults.
+
+    These are the gradient and inference modes, the default device and the default type of numbers, by which
+    results would differ or a model could not be trained. The last belongs to the whole process.
+
+    Examples
+    --------
+    >>> with torch.inference_mode(), torch_defaults():
+    ...     torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    (True, False)
+    """
+    new = torch.empty(0)
+    on_cpu = new.device.type == "cpu"
+    usual = on_cpu and new.dtype == torch.float32 and torch.is_grad_enabled() and not new.is_inference()
+    if usual and not _precision.n_calls:
+        yield
+        return
+    with torch.inference_mode(False), nullcontext() if on_cpu else torch.device("cpu"), _precision.single():
+        yield
+
+
+class _Precision:
+    """Torch's default type of numbers, while calls in several threads of the user need single precision.
+
+    The first of the calls that overlap changes it and the last one restores it. Meanwhile it has changed for
+    other threads as well, which matters only where it was another one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.n_calls = 0
+        self.dtype = torch.float32  # before the first of the calls that overlap
+
+    @contextmanager
+    def single(self) -> Iterator[None]:
+        """Makes single precision the default."""
+        with self.lock:
+            self.n_calls += 1  # before the change: who sees single precision then knows that it is lent
+            if self.n_calls == 1:
+                self.dtype = torch.get_default_dtype()
+                torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            with self.lock:
+                if self.n_calls == 1:
+                    torch.set_default_dtype(self.dtype)
+                self.n_calls -= 1
+
+
+_precision = _Precision()
 
 
 class _LentThreads:

@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import halfseen
 from halfseen.base.catalogue import Family
+from halfseen.testing.laws import other_defaults
 
 ARRAYS = [row for row in OTHERS if row.family in (Family.IMAGES, Family.SEQUENCES)]
 IMAGES = [row for row in OTHERS if row.family == Family.IMAGES]
@@ -57,6 +58,15 @@ def test_answers_are_finite_and_one_for_each_row(fitted, data):
 def test_equal_seeds_give_equal_answers(other, fitted, data):
     again = data.fit(other.make(random_state=0))
     assert_same(data.ask(again), data.ask(fitted))
+
+
+def test_the_modes_and_defaults_of_torch_do_not_matter(other, fitted, data, tmp_path):
+    fitted.save(tmp_path / "model")
+    with other_defaults():
+        answers = [data.ask(one) for one in (fitted, data.fit(other.make(random_state=0)))]
+        loaded = halfseen.load(tmp_path / "model")
+    for found in (*answers, data.ask(loaded)):
+        assert_same(found, data.ask(fitted))
 
 
 def test_an_answer_does_not_depend_on_the_other_rows(fitted, data):

@@ -43,6 +43,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from halfseen._lazy import import_name
 from halfseen._machine import write_atomically
+from halfseen._threads import torch_defaults
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import CATALOGUE
 from halfseen.errors import ModelFileError
@@ -348,6 +349,7 @@ class Saveable:
         raise NotImplementedError(f"{type(self).__name__} must implement `_restore`.")
 
 
+@torch_defaults()
 def load(path: str | os.PathLike[str]) -> Any:
     """Loads an estimator that was saved with ``save``; other or damaged files raise an error.
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
 
-from halfseen._threads import find_device
+from halfseen._threads import find_device, torch_defaults
 from halfseen.training.progress import Progress
 
 LOGGER = logging.getLogger(__name__)
@@ -307,12 +307,13 @@ ParametersT = ParamSpec("ParametersT")
 def finite_answer(method: Callable[ParametersT, AnswerT]) -> Callable[ParametersT, AnswerT]:
     """Lets a method raise a ValueError instead of returning numbers that are not finite.
 
-    They come from weights that no training gives, or from rows that are too extreme for the model.
+    They come from weights that no training gives, or from rows that are too extreme for the model. The answer
+    does not depend on torch's modes and defaults.
     """
 
     @wraps(method)
     def checked(*args: ParametersT.args, **keywords: ParametersT.kwargs) -> AnswerT:
-        with explained(args[0]):
+        with torch_defaults(), explained(args[0]):
             answer = method(*args, **keywords)
         for array in answer if isinstance(answer, tuple) else (answer,):
             if isinstance(array, np.ndarray) and array.dtype.kind == "f":

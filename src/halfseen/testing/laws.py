@@ -9,7 +9,7 @@ import inspect
 import random
 import tempfile
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,38 +157,53 @@ def global_generators_are_not_used(make, fit, ask):
 
 
 @contextmanager
-def surroundings(rows, budget, n_threads):
+def other_defaults():
+    """Torch with other modes and defaults than in a new process."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"), torch.inference_mode():
+            yield
+    finally:
+        left = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+    assert left == torch.float64, f"the default type of torch was left at {left}"
+
+
+@contextmanager
+def surroundings(rows, budget, n_threads, defaults=nullcontext):
     """Blocks of few rows, so that small tables have several, a memory budget, and a number of threads."""
     before, size = torch.get_num_threads(), blocks.MOST_ROWS
     torch.set_num_threads(n_threads)
     blocks.MOST_ROWS = rows
     try:
-        with config.context(memory_budget=budget):
+        with config.context(memory_budget=budget), defaults():
             yield
     finally:
         torch.set_num_threads(before)
         blocks.MOST_ROWS = size
 
 
-LITTLE, MUCH = (FEW_ROWS, "16 MiB", 1), (FEW_ROWS, "4 GiB", 2)
+LITTLE, MUCH = (FEW_ROWS, "16 MiB", 1), (FEW_ROWS, "4 GiB", 2, other_defaults)
 
 
 @law()
-def answers_depend_neither_on_the_memory_budget_nor_on_threads(fitted, ask):
-    """Every answer is the same, bit by bit, with any memory budget and with one or two threads."""
+def answers_depend_neither_on_the_memory_budget_nor_on_the_state_of_torch(fitted, ask):
+    """Every answer is the same, bit by bit, with any memory budget, threads, modes and default types."""
     with surroundings(*LITTLE):
         expected = ask(fitted)
     with surroundings(*MUCH):
-        assert_identical(ask(fitted), expected)
+        found = ask(fitted)
+    assert_identical(found, expected)
 
 
 @law("random_state", "save")
-def what_is_learned_depends_neither_on_the_memory_budget_nor_on_threads(make, fit):
-    """A model file is the same, bit by bit, with any memory budget and with one or two threads."""
+def what_is_learned_depends_neither_on_the_memory_budget_nor_on_the_state_of_torch(make, fit):
+    """A model file is the same, bit by bit, with any memory budget, threads, modes and default types."""
     with surroundings(*LITTLE):
         expected = learned(fit(make()))
     with surroundings(*MUCH):
-        assert learned(fit(make())) == expected, "what was learned differs"
+        again = fit(make())
+    assert learned(again) == expected, "what was learned differs"
 
 
 def _generators():
