@@ -10,7 +10,9 @@ from tolerances import EXACT
 from halfseen import BoostingClassifier, BoostingRegressor, load
 from halfseen.trees import boosting
 
-SETTINGS = {"max_iter": 20, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 5}
+SETTINGS = {
+    "max_iter": 20, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 5, "max_features": 1.0
+}  # fmt: skip
 
 
 def make_rows(n_rows=300):
@@ -40,6 +42,20 @@ def test_the_probabilities_are_those_of_the_trees_of_scikit_learn(n_classes):
     ours = BoostingClassifier(**SETTINGS, random_state=0).fit(X, labels)
     theirs = rival(HistGradientBoostingClassifier).fit(X, labels)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=EXACT)
+
+
+def test_forests_whose_splits_draw_columns_are_averaged_without_early_stopping():
+    X, y = make_rows()
+    seeds = [0, *(int(np.random.default_rng([0, place]).integers(2**31)) for place in range(1, 5))]
+    settings = SETTINGS | {"max_features": 0.5}
+    kind = HistGradientBoostingRegressor
+    theirs = [
+        kind(**settings, l2_regularization=1.0, early_stopping=False, random_state=seed).fit(X, y).predict(X)
+        for seed in seeds
+    ]
+    assert np.abs(theirs[0] - theirs[1]).max() > 0.01  # they draw different columns
+    ours = BoostingRegressor(**settings, random_state=0).fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), np.mean(theirs, axis=0), rtol=EXACT)
 
 
 @pytest.mark.parametrize("n_classes", [0, 3])
@@ -121,6 +137,7 @@ def test_a_saved_model_predicts_the_same_and_a_model_with_other_trees_is_refused
     [
         ({"max_iter": 0}, "max_iter must be at least 1, got 0"),
         ({"max_leaf_nodes": 65}, "max_leaf_nodes must be at most 64, got 65"),
+        ({"max_features": 0}, "max_features must be positive and at most 1, got 0"),
         ({"learning_rate": -1}, "learning_rate must be positive and finite"),
     ],
 )

@@ -28,9 +28,7 @@ from halfseen.trees.target_statistics import (
     fit_without_leakage,
 )
 
-N_FORESTS = (
-    5  # grown with other rows held out each; on the tables of benchmarks/boosters.py more than one help
-)
+N_FORESTS = 5  # grown with other rows held out each; on tables of benchmarks/boosters.py more than one help
 MANY_ROWS = 10_000  # with more there is one forest, because it takes long and would gain less; a guess
 
 TREE_PARAMETERS = {
@@ -39,7 +37,8 @@ TREE_PARAMETERS = {
     "max_leaf_nodes": ("int", f"Maximum number of leaves of a tree, at most {MAX_LEAVES}."),
     "min_samples_leaf": ("int", "Minimum number of training rows in a leaf."),
 }
-documented = documented_by(TREE_PARAMETERS)
+MAX_FEATURES = "The share of the columns that each split considers, drawn at random; at least one column."
+documented = documented_by(TREE_PARAMETERS | {"max_features": ("float", MAX_FEATURES)})
 
 
 @dataclass(eq=False, repr=False)
@@ -51,6 +50,7 @@ class _Boosting(TableEstimator):
     learning_rate: float = 0.1
     max_leaf_nodes: int = 31
     min_samples_leaf: int = 20
+    max_features: float = 0.5
     schema: Any = None
     random_state: Any = None
 
@@ -63,6 +63,7 @@ class _Boosting(TableEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Grows the trees."""
         check_tree_parameters(self)
+        check_number("max_features", self.max_features, lambda v: 0 < v <= 1, "positive and at most 1")
         return fit_predictor(self, steps_of(self, self._encode_rows, self._grow), X, y, sample_weight)
 
     def _encode_rows(
@@ -107,7 +108,7 @@ class _Boosting(TableEstimator):
         sizes = [block.n_groups for block in self._features.blocks]
         return Growth(
             self.max_iter, self.learning_rate, self.max_leaf_nodes, self.min_samples_leaf,
-            max(sizes, default=1), self.seed_,
+            max(sizes, default=1), self.seed_, max_features=self.max_features,
         )  # fmt: skip
 
     @property
@@ -170,9 +171,10 @@ class BoostingRegressor(EqualWidthRegressor, _Boosting):
     new rows are missing for the same reasons as in training. Columns with more than ten levels are also
     inputs by the mean of the target of each level, shrunk towards that of all rows and learned without the
     row itself. The trees are grown by scikit-learn's histogram
-    gradient boosting and stored as arrays. From 400 rows on, growth stops early by a tenth of the rows that
-    is held out. What these rows would have taught, and the chance by which they stop growth, would cost
-    accuracy, so up to 10,000 rows five forests are grown, each with other rows held out, and their mean
+    gradient boosting and stored as arrays. Each split considers half of the columns, drawn at random, so that
+    trees differ. From 400 rows on, growth stops early by a tenth of the rows that is held out. What these
+    rows would have taught, and the chance by which they stop growth, would cost accuracy, so up to 10,000
+    rows five forests are grown, each with other columns drawn and other rows held out, and their mean
     predicts.
 
     Attributes

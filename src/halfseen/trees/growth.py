@@ -68,8 +68,11 @@ class Growth:
     seed : int
         Seeds the rows held out for early stopping.
     n_forests : int, default=1
-        How many times trees are grown, each time with other rows held out for early stopping. Their mean
-        predicts. Without early stopping trees are grown once, because they would be the same each time.
+        How many times trees are grown, each time with other rows held out for early stopping and other
+        features drawn. Their mean predicts. Without both, trees are grown once, because they would be the
+        same each time.
+    max_features : float, default=1
+        As in scikit-learn: the share of the features among which each split is found.
     """
 
     max_iter: int
@@ -79,6 +82,7 @@ class Growth:
     n_categories: int
     seed: int
     n_forests: int = 1
+    max_features: float = 1.0
 
     def regress(
         self, X: Floats, y: Floats, categorical: Sequence[int], weight: Floats | None = None
@@ -126,6 +130,7 @@ class Growth:
             "max_leaf_nodes": self.max_leaf_nodes,
             "min_samples_leaf": self.min_samples_leaf,
             "l2_regularization": 1.0,
+            "max_features": self.max_features,
             "categorical_features": columns.is_categorical if columns.is_categorical.any() else None,
             "early_stopping": stops,
             "validation_fraction": VALIDATION_SHARE,
@@ -136,7 +141,7 @@ class Growth:
         self, booster: Any, columns: "_Columns", y: npt.NDArray[np.generic], weight: Floats | None
     ) -> tuple[Forest, Floats]:
         """Returns the trees of all forests, whose sum is the mean of the forests, and the mean constants."""
-        n_forests = self.n_forests if booster.early_stopping else 1
+        n_forests = self.n_forests if booster.early_stopping or self.max_features < 1 else 1
         forests: list[Forest] = []
         constants = []
         for place in range(n_forests):
