@@ -38,7 +38,7 @@ QUICK = [AUTO, GAUSSIAN, TREES, MEAN, CHAINED, NEIGHBOURS]
 SCORES = {"RMSE": "rmse", "CRPS": "crps", "coverage": "coverage", "accuracy": "accuracy"}
 MECHANISMS = {"MCAR": MCAR, "MAR": MARLogistic, "self-masking": LogisticSelfMasking}
 
-_SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # file, columns left out
+SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # file, columns left out
     "concrete": ("concrete", ()),
     "breast": ("breast_cancer_diagnostic", ("id", "diagnosis")),
     "obesity": ("obesity", ()),
@@ -50,12 +50,12 @@ _SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # file, columns left out
     "energy": ("energy_efficiency", ()),
     "vehicle": ("vehicle", ()),
 }
-TABLES = tuple(_SOURCES)
+TABLES = tuple(SOURCES)
 
 
 def make_task(setting: Setting, seed: int) -> AmputedTable:
     """Returns a table, and hidden cells by a mechanism."""
-    table = read_source(*_SOURCES[setting["table"]], setting["rows"])
+    table = read_source(*SOURCES[setting["table"]], setting["rows"])
     settings = {"random_state": seed} if setting["mechanism"] == "MAR" else {}
     mechanism = MECHANISMS[setting["mechanism"]](rate=RATE, **settings).fit(table.codes)
     hidden = ~mechanism.sample(table.codes, random_state=seed) & ~np.isnan(table.codes)
@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
     question="Does the automatic choice of imputers impute real tables best?",
     paper="no paper: the candidates and scikit-learn's imputers are the rivals",
     make_data=make_task,
-    data_sets=lambda setting: (_SOURCES[setting["table"]][0],),
+    data_sets=lambda setting: (SOURCES[setting["table"]][0],),
     models=_models(),
     score=score,
     metrics={
