@@ -132,6 +132,21 @@ def test_streams_of_text_may_stand_for_standard_input_and_output(run, table, mon
     assert "standard output was replaced by a stream of UTF-8 text" in err
 
 
+def test_closed_streams_are_named(run, table, monkeypatch, tmp_path):
+    for name, arguments in {"input": ("-", "-o", "out.csv"), "output": (table, "-o", "-")}.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(f"sys.std{name.removesuffix('put')}", None)
+            code, _, err = run("impute", *arguments)
+        assert code == 2
+        assert err.endswith(f": standard {name} is closed\n")
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", None)
+        assert run("describe", table, "--report", "r.html")[0] == 0
+        assert (tmp_path / "r.html").exists()
+        patched.setattr("sys.stderr", None)
+        assert run("impute", table, "-o", "no/out.csv") == (2, "", "")
+
+
 def test_options_of_a_csv_reach_the_reader(run, tmp_path):
     (tmp_path / "in.txt").write_bytes("é|x\nNA|1\nb|-9\nc|3\n".encode("latin-1"))
     options = ["--delimiter", "|", "--encoding", "latin-1", "--null", "-9", "--no-default-nulls"]

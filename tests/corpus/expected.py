@@ -242,9 +242,9 @@ CORPUS: dict[str, File] = {
             "premium": filled(81, "ja|nein"),
         },
         says=(
-            r"verdict  reliable: .*income",
-            r"verdict  no better than chance: .*zip \(\d% correct",
-            r"verdict  no better than chance: .*consent",
+            r"verdict  filled well: .*income",
+            r"verdict  hardly better than the mean or the most frequent level: .*zip \(\d% correct",
+            r"verdict  hardly better than the mean or the most frequent level: .*consent",
             r"warning  Column 'consent' .*; its 134 missing cells are left empty",
         ),
         options=QUICK,

@@ -23,7 +23,7 @@ from halfseen.cli.reading import describe_reading
 from halfseen.cli.requests import ImputeRequest
 from halfseen.cli.sources import plan_outputs, read_all
 from halfseen.data.frames import Table
-from halfseen.data.leaving import MIN_CELLS, SOME_SKILL, ColumnCheck, Grade
+from halfseen.data.leaving import MIN_CELLS, SOME_SKILL, ColumnCheck
 from halfseen.data.skip_rules import never_filled
 from halfseen.errors import TableError
 from halfseen.files.tables import TableFile, read_table
@@ -38,20 +38,15 @@ from halfseen.files.writing import (
     write_page,
     write_tables,
 )
-from halfseen.report.result import RowWeights
+from halfseen.report.result import FILLED, RowWeights
 from halfseen.training.progress import TimeBudget, time_limit
 from halfseen.words import Note, names_words, plural, shape_words
 
 AT_CHANCE = ("binary",)
 """Kinds that are left empty by default if they are filled no better than by the most frequent level."""
 
-CLASSES: dict[tuple[Grade, bool], str] = {
-    ("good", False): "reliable",
-    ("fair", False): "weak",
-    ("poor", True): "not clearly better than chance, by few values",
-    ("poor", False): "no better than chance",
-}
-"""What columns are called by their grade, and by whether there are too few hidden values to tell."""
+BASELINES = "the mean or the most frequent level"
+"""What hidden values are also filled with, for comparison."""
 
 _SHOWN = 6
 
@@ -512,13 +507,16 @@ def act_on(check: Any, request: ImputeRequest, reporter: Reporter, imputer: Any)
 
 
 def show_verdicts(checks: Sequence[ColumnCheck], reporter: Reporter) -> None:
-    """Print a line for each class of columns, the least reliable columns of a class first."""
-    for (grade, unclear), label in CLASSES.items():
-        alike = (one for one in checks if (one.grade, one.is_unclear) == (grade, unclear))
+    """Print a line for each verdict in the words of reports, the least reliable columns of it first."""
+    if checks:
+        reporter.show("checked", f"on known values that were hidden, against {BASELINES}")
+    for verdict, words in FILLED.items():
+        alike = (one for one in checks if one.verdict == verdict)
         members = sorted(alike, key=lambda one: one.skill)
         if members:
             names = names_words([f"{one.name} ({_brief(one)})" for one in members], _SHOWN)
-            reporter.show("verdict", f"{label}: {names}", "yellow" if grade == "poor" else "bold")
+            style = "bold" if verdict in ("good", "fair") else "yellow"
+            reporter.show("verdict", f"{words.format(baseline=BASELINES)}: {names}", style)
 
 
 def _brief(check: ColumnCheck) -> str:

@@ -105,6 +105,8 @@ def escape_json(text: str) -> str:
 
 def print_error(message: str) -> None:
     """Print the message of an error: as one line, which a terminal shows wrapped at words."""
+    if sys.stderr is None:  # of a process that was started without one; print would use standard output
+        return
     text = f"halfseen: error: {one_line(message)}"
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
@@ -182,7 +184,8 @@ def _call(arguments: Sequence[str], app: Any, program: str) -> int:
         words = shlex.join([program, *arguments])
         with command.make_context(program, list(arguments), obj=words) as context:
             command.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None if the process was started without a standard output
+            sys.stdout.flush()
     except typer.Exit as end:
         return int(end.exit_code)
     except UsageError as error:

@@ -128,6 +128,8 @@ def _show_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
 def recommend(request: RecommendRequest, reporter: Reporter) -> None:
     """Print items with their predicted ratings as csv, by a recommender that is fitted or loaded."""
     _check_options(request)
+    if sys.stdout is None:
+        raise TableError("cannot write: standard output is closed")
     origin = request.source if request.model is None else request.model
     model = _load(request.model) if request.model is not None else _fit(request, reporter)
     try:

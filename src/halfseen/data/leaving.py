@@ -225,6 +225,11 @@ class ColumnCheck:
         return is_unclear(self.skill, self.skill_low)
 
     @property
+    def verdict(self) -> str:
+        """The grade, or ``"unclear"``."""
+        return name_verdict(self.skill, self.skill_low)
+
+    @property
     def evidence(self) -> str:
         """The measure and that of the baseline, in words."""
         return evidence_words(self.measure, self.value, self.baseline)
@@ -256,6 +261,11 @@ def grade(skill: float, skill_low: float) -> Grade:
 def is_unclear(skill: float, skill_low: float) -> bool:
     """Returns whether a measured skill would do, but is not certainly positive."""
     return skill >= SOME_SKILL and skill_low <= 0
+
+
+def name_verdict(skill: float, skill_low: float) -> str:
+    """Returns the grade of a measured skill, or ``"unclear"`` if there are too few hidden values to tell."""
+    return "unclear" if is_unclear(skill, skill_low) else grade(skill, skill_low)
 
 
 def baseline_words(measure: str) -> str:

@@ -433,6 +433,8 @@ def _read_cells(
 
 def _read_standard_input() -> bytes:
     """Return the bytes of standard input; a program may have put a stream of text in its place."""
+    if sys.stdin is None:
+        raise TableError("-: cannot read: standard input is closed")
     stream = getattr(sys.stdin, "buffer", None)
     return sys.stdin.read().encode() if stream is None else bytes(stream.read())
 

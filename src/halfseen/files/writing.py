@@ -376,6 +376,8 @@ def check_output(path: str, format: str | None = None) -> None:
     kind = find_format(path, format, "--to")
     if kind not in ("csv", "jsonl") and path.lower().endswith(".gz"):
         raise TableError(f"{path}: only csv is written through gzip; {kind} files are compressed already")
+    if path == "-" and sys.stdout is None:
+        raise TableError("-: cannot write: standard output is closed")
     if path in STANDARD_OUTPUT and kind not in ("csv", "jsonl") and not hasattr(sys.stdout, "buffer"):
         raise TableError(f"{path}: {TEXT_ONLY}")
     if path != "-":

@@ -11,13 +11,20 @@ import pyarrow.compute as pc
 
 from halfseen.data.frames import takeable_type
 
-FILLABLE = {
-    "good": "can be filled well",
-    "fair": "can be filled roughly",
-    "poor": "hardly better than {baseline}: better left empty",
-    "unclear": "not clearly better than {baseline}: better left empty",
+FILLED = {
+    "good": "filled well",
+    "fair": "filled roughly",
+    "unclear": "not clearly better than {baseline}",
+    "poor": "hardly better than {baseline}",
 }
-"""What a report says of a column by how well its hidden known values are imputed."""
+"""What reports and commands say of a column by how well its hidden known values are imputed."""
+FILLABLE = {
+    "good": f"can be {FILLED['good']}",
+    "fair": f"can be {FILLED['fair']}",
+    "poor": f"{FILLED['poor']}: better left empty",
+    "unclear": f"{FILLED['unclear']}: better left empty",
+}
+"""What a report says of a column that need not be imputed."""
 
 MAX_SHOWN = 2_000
 """Missing cells of a column that its picture shows; more take time and hardly change the picture."""

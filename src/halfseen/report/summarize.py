@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from halfseen.data.leaving import baseline_words, evidence_words, grade, is_unclear
+from halfseen.data.leaving import baseline_words, evidence_words, grade, name_verdict
 from halfseen.report import svg
 from halfseen.report.fills import summarize_fill
-from halfseen.report.result import FILLABLE, ColumnLike, ImputationResult, missing_cells
+from halfseen.report.result import FILLABLE, FILLED, ColumnLike, ImputationResult, missing_cells
 from halfseen.words import names_words, plural
 
 MAX_COLUMNS = 60
@@ -192,9 +192,10 @@ def summarize_blocks(missing: np.ndarray, names: Sequence[str]) -> Summary:
 NARROW = 0.05
 """Intervals are called too narrow if their coverage falls short of their level by more than this."""
 
-LABELS = FILLABLE | {
-    "good": "filled well",
-    "fair": "filled roughly",
+LABELS = {
+    **FILLABLE,
+    "good": FILLED["good"],
+    "fair": FILLED["fair"],
     "unchecked": "filled, not checked",
     "left": "not filled",
 }
@@ -207,7 +208,7 @@ NOTICE = (
 def judge_check(check: Mapping[str, Any], labels: Mapping[str, str] = LABELS) -> Summary:
     """Return verdict, label and evidence of a column from its check on hidden known values."""
     verdict = grade(check["skill"], check["skill_low"])
-    label = "unclear" if is_unclear(check["skill"], check["skill_low"]) else verdict
+    label = name_verdict(check["skill"], check["skill_low"])
     baseline = baseline_words(check["measure"])
     evidence = sentence(evidence_words(check["measure"], check["value"], check["baseline"])).rstrip(".")
     return {
@@ -287,8 +288,8 @@ def sentence(words: str) -> str:
 def count_verdicts(verdicts: Sequence[Summary]) -> str:
     """Return how many columns have which verdict, in words."""
     words = {
-        "good": "filled well",
-        "fair": "filled roughly",
+        "good": FILLED["good"],
+        "fair": FILLED["fair"],
         "poor": "filled hardly better than by the mean or the most frequent level",
         "unchecked": "filled but could not be checked",
         "left": "not filled",
