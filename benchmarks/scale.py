@@ -2,17 +2,22 @@
 
 Makes Parquet files of mixed columns of which 12% of the cells are missing, fits a `GaussianImputer` to some
 rows, and measures, each in a process of its own: reading and writing the files without doing anything,
-imputing them in one process, by two processes, by Ray and by Dask with two workers, and fitting an imputer
-to them in one process. Processor time is that of
-all processes of a task, from their start; memory is the largest resident size of any of them. Prints a line
-of JSON and, for each ratio above its limit, a line that says so::
+imputing them in one process, by two processes, by Ray and by Dask with two workers, fitting an imputer to
+them in one process, and describing them in one process. The tasks whose names contain "few" do the same with
+a tenth of the rows. Processor time is that of all processes of a task, from their start; memory is the
+largest resident size of any of them. Prints a line of JSON and, for each ratio above its limit, a line that
+says so::
 
     python benchmarks/scale.py --rows 8000000
     python benchmarks/scale.py --rows 2000000 --tasks bare,one,two
+    python benchmarks/scale.py --rows 20000000 --files /data/twenty
+
+With ``--files`` the table is kept in a folder, and is not made again if it is there.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +32,7 @@ import pyarrow.parquet as pq
 from harness import find_commit, print_results
 
 COLUMNS, RATE, IN_FILE = 12, 0.12, 1_000_000
-TASKS = ("few", "bare", "one", "two", "ray", "dask", "fit few", "fit")
+TASKS = ("few", "bare", "one", "two", "ray", "dask", "fit few", "fit", "describe few", "describe")
 FITTED = 50_000  # rows to which margins are fitted
 LIMITS = {
     "transform / bare": 3.5,
@@ -36,14 +41,27 @@ LIMITS = {
     "ray / two processes": 1.35,
     "dask / two processes": 1.6,
     "fit of a row / transform of a row": 0.6,
+    "memory of describe, GB": 1.2,
+    "memory of describe / that of a tenth of the rows": 1.1,
 }
 LOOK = 0.1  # seconds between looks at the processes of a task
 
 
 def write_files(folder: str, n_rows: int) -> None:
-    """Writes the table, and the model that is fitted to its first rows."""
+    """Writes the table and its first tenth, unless the folder has them, and the model of its first rows."""
     import halfseen
 
+    first = Path(folder, "in", "f000.parquet")
+    if not first.exists():
+        write_tables(folder, n_rows)
+    some = pq.ParquetFile(first).read().slice(0, FITTED)
+    halfseen.GaussianImputer(random_state=0).fit(some).save(f"{folder}/model")
+
+
+def write_tables(folder: str, n_rows: int) -> None:
+    """Writes the table in files of a million rows, and its first tenth."""
+    for name in ("in", "few"):
+        (Path(folder) / name).mkdir(parents=True)
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(4, COLUMNS - 1))
     for number, start in enumerate(range(0, n_rows, IN_FILE)):
@@ -54,13 +72,11 @@ def write_files(folder: str, n_rows: int) -> None:
         levels = np.array(["low", "middle", "high"])[np.digitize(factors[:, 0], [-0.5, 0.5])]
         columns["level"] = pa.array(levels, mask=rng.random(n) < RATE)
         table = pa.table(columns)
-        pq.write_table(table, f"{folder}/in/f{number:03d}.parquet", compression="zstd")
-        if number == 0:
-            halfseen.GaussianImputer(random_state=0).fit(table.slice(0, FITTED)).save(f"{folder}/model")
-            (Path(folder) / "few").mkdir()
-            pq.write_table(
-                table.slice(0, max(1, n_rows // 10)), f"{folder}/few/f.parquet", compression="zstd"
-            )
+        name = f"f{number:03d}.parquet"
+        pq.write_table(table, f"{folder}/in/{name}", compression="zstd")
+        n_few = max(1, n_rows // 10) - start
+        if n_few > 0:
+            pq.write_table(table.slice(0, n_few), f"{folder}/few/{name}", compression="zstd")
 
 
 def run_task(task: str, folder: str) -> None:
@@ -77,14 +93,16 @@ def run_task(task: str, folder: str) -> None:
         return
     from halfseen import distributed
 
+    source = f"{folder}/{'few' if task.endswith('few') else 'in'}"
     if task.startswith("fit"):
         import halfseen
 
-        source = f"{folder}/{'few' if task == 'fit few' else 'in'}"
         distributed.fit(halfseen.GaussianImputer(random_state=0), source, n_rows=FITTED)
         return
+    if task.startswith("describe"):
+        distributed.describe(source, n_workers=1)
+        return
     engine = task if task in ("ray", "dask") else "local"
-    source = f"{folder}/{'few' if task == 'few' else 'in'}"
     n_workers = 1 if task in ("few", "one") else 2
     distributed.impute(source, f"{folder}/model", out, engine=engine, n_workers=n_workers)
 
@@ -152,6 +170,10 @@ def judge(found: dict[str, dict[str, float]]) -> dict[str, float]:
             for task, few in (("fit", "fit few"), ("one", "few"))
         )
         judged["fit of a row / transform of a row"] = fit / transform
+    if {"describe few", "describe"} <= found.keys():
+        memory, few = found["describe"]["largest_GB"], found["describe few"]["largest_GB"]
+        judged["memory of describe, GB"] = memory
+        judged["memory of describe / that of a tenth of the rows"] = memory / few
     for engine in ("ray", "dask"):
         if {"two", engine} <= found.keys():
             ratio = found[engine]["cpu_seconds"] / found["two"]["cpu_seconds"]
@@ -163,22 +185,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--files")
     parser.add_argument("--task")
     parser.add_argument("--folder")
     given = parser.parse_args()
     if given.task is not None:
         run_task(given.task, given.folder)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "in").mkdir()
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as own:
+        folder = given.files or own
         writer = get_context("spawn").Process(target=write_files, args=(folder, given.rows))
         writer.start()
         writer.join()
-        found = {task: measure(task, folder) for task in given.tasks.split(",")}
+        found = {}
+        for task in given.tasks.split(","):
+            found[task] = measure(task, folder)
+            shutil.rmtree(f"{folder}/out-{task}", ignore_errors=True)
     judged = judge(found)
     print_results(
         {
-            "commit": find_commit(), "rows": given.rows, "columns": COLUMNS, "missing": RATE, "tasks": found,
+            "commit": find_commit(), "rows": given.rows, "columns": COLUMNS, "missing": RATE,
+            "load_average": round(load, 1), "processors": os.cpu_count(), "tasks": found,
             "extrapolated": extrapolate(found, given.rows),
             "judged": judged, "limits": LIMITS,
         }

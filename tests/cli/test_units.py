@@ -14,7 +14,6 @@ import halfseen
 from halfseen import distributed
 from halfseen.cli import progress
 from halfseen.data import incomplete as blocks
-from halfseen.data.scan import Scan
 from halfseen.diagnosis import scanned
 from halfseen.distributed import units
 
@@ -227,25 +226,58 @@ def test_the_manifest_says_what_was_asked_for(call, rows, model):
 
 
 def test_a_predictor_is_fitted_to_random_rows_by_an_engine(call, table, rows, tmp_path, monkeypatch):
-    usual = Scan.sample
-    monkeypatch.setattr(Scan, "sample", lambda self, passes: usual(self, 600, passes=passes))
+    monkeypatch.setattr("halfseen.cli.units.SAMPLE_ROWS", 600)
     base = ("--target", "b", "--method", "boosting", "--engine", "local", "--workers", "1")
     code, out, err = call("fit", "in/*.parquet", "--save-model", "p.half", *base)
     assert (code, out) == (0, ""), err
-    used = halfseen.load("p.half").rows_used_
-    chosen = usual(halfseen.scan(rows), 600)
-    known = chosen.filter(chosen["b"].is_valid())
-    n = known.num_rows
-    assert used == {"kinds": n, "sample": n, "parameters": n, "table": N}
+    model = halfseen.load("p.half")
+    chosen = halfseen.scan(rows).sample(600)
+    n_known, n = (of.num_rows - of["b"].null_count for of in (table, chosen))
+    assert model.rows_used_ == {"kinds": n_known, "sample": n, "parameters": n, "table": N}
     assert f"sample  the predictor is fitted to {chosen.num_rows} of 2,000 rows, chosen at random" in err
     pq.write_table(table, "whole.parquet")
     call("fit", "whole.parquet", "--save-model", "q.half", *base)
     assert Path("p.half").read_bytes() == Path("q.half").read_bytes()
-    expected = halfseen.BoostingRegressor(random_state=0).fit(
-        known.drop_columns(["b"]), known["b"].to_numpy()
+    expected = distributed.fit(
+        halfseen.BoostingRegressor(random_state=0), "whole.parquet", target="b", n_rows=600
     )
     inputs = table.drop_columns(["b"])
-    assert (halfseen.load("p.half").predict(inputs) == expected.predict(inputs)).all()
+    assert (model.predict(inputs) == expected.predict(inputs)).all()
+    assert model.rows_used_ == expected.rows_used_
+    known = table.filter(table["b"].is_valid())
+    in_memory = halfseen.MeanImputer().fit(known.drop_columns(["b"]))
+    assert model.schema_ == in_memory.schema_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["circuit", "boosting"])
+def test_a_predictor_by_an_engine_has_the_schema_of_the_command_in_memory(
+    call, tmp_path, monkeypatch, method
+):
+    """One row has the only fraction, another one, without a target, the third level; neither is chosen."""
+    rng = np.random.default_rng(3)
+    n = 900
+    level, whole, y = (
+        rng.choice(["a", "b"], n).astype(object),
+        rng.integers(0, 30, n) / 1.0,
+        rng.normal(size=n),
+    )
+    level[5], whole[6] = "c", 0.5
+    table = pa.table({"level": level, "whole": whole, "y": np.r_[y[:5], np.nan, y[6:]]})
+    for number, cut in enumerate((0, 3, 600)):
+        pq.write_table(table.slice(cut, [3, 597, 300][number]), tmp_path / f"f{number}.parquet")
+    pq.write_table(table, "whole.parquet")
+    base = ("--target", "y", "--method", method)
+    assert call("fit", "whole.parquet", "--save-model", "q.half", *base)[0] == 0
+    monkeypatch.setattr("halfseen.cli.units.SAMPLE_ROWS", 200)
+    engine = ("--engine", "local", "--workers", "1")
+    code, _, err = call("fit", "f*.parquet", "--save-model", "p.half", *base, *engine)
+    assert code == 0, err
+    found, expected = halfseen.load("p.half"), halfseen.load("q.half")
+    assert found.rows_used_["sample"] < 250
+    assert found.schema_ == expected.schema_
+    assert found.schema_.columns[0].levels == (("a", "b", "c") if method == "circuit" else ("a", "b"))
+    assert not found.schema_.columns[1].integer
 
 
 def test_fits_that_blocks_do_not_allow_are_refused(call, rows):

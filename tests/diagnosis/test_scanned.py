@@ -49,7 +49,7 @@ def table():
 def files(table, tmp_path, monkeypatch):
     """The same table in two folders, in files that end within blocks."""
     monkeypatch.setattr(blocks, "MOST_ROWS", 256)
-    monkeypatch.setattr(scanned, "BLOCKS_IN_PART", 3)
+    monkeypatch.setattr(blocks, "BLOCKS_IN_RUN", 3)
     for name, cut in {"one": 1, "two": 2500}.items():
         (tmp_path / name).mkdir()
         pq.write_table(table.slice(0, cut), tmp_path / name / "f0.parquet")
@@ -115,6 +115,34 @@ def test_what_is_sampled_is_the_diagnosis_of_the_sampled_rows_and_says_so(files)
     assert f"{found.sampled.n_rows} sampled rows" in re.sub(",", "", found.readings[0])
     assert "sampled rows" in found.little.notes[0]
     assert found.to_dict()["sampled"] == {"n_rows": found.sampled.n_rows, "n_patterns": None}
+
+
+def test_kinds_of_columns_are_those_in_memory_although_one_row_decides_them(tmp_path, monkeypatch):
+    """What distinguishes each column is in one of 3,000 rows, which is not among the chosen ones."""
+    monkeypatch.setattr(blocks, "MOST_ROWS", 256)
+    monkeypatch.setattr(blocks, "BLOCKS_IN_RUN", 3)
+    rng = np.random.default_rng(2)
+    place = 77
+    once = np.arange(N) == place
+    table = pa.table({
+        "binary": pa.array(np.where(once, 2, rng.integers(0, 2, N))),
+        "whole": pa.array(np.where(once, 0.5, rng.integers(0, 90, N)), mask=rng.random(N) < 0.1),
+        "positive": np.where(once, -1.0, rng.exponential(size=N)),
+        "moment": pa.array(np.where(once, 1_000_000, 0), pa.timestamp("us")),
+        "late": pa.array(np.arange(N) / 7, mask=~(once | (np.arange(N) == place + 1))),
+        "level": [str(k % 7) for k in range(N)],
+    })  # fmt: skip
+    expected = [one.kind for one in halfseen.describe(table).columns]
+    for number, cut in enumerate((1, 2500)):
+        (tmp_path / f"{number}").mkdir()
+        pq.write_table(table.slice(0, cut), tmp_path / f"{number}" / "f0.parquet", row_group_size=700)
+        pq.write_table(table.slice(cut), tmp_path / f"{number}" / "f1.parquet")
+        found = distributed.describe(tmp_path / f"{number}", n_rows=100, engine=Backwards())
+        assert [one.kind for one in found.columns] == expected
+    chosen = halfseen.describe(halfseen.scan(tmp_path / "0").sample(100))
+    differs = [one.kind != kind for one, kind in zip(chosen.columns, expected, strict=True)]
+    assert differs[0]
+    assert all(differs[2:5])
 
 
 def test_the_diagnosis_does_not_depend_on_files_or_the_order_of_units(files):

@@ -301,7 +301,7 @@ def test_a_column_of_which_the_chosen_rows_have_one_value_is_described_by_them(t
     imputer = distributed.fit(halfseen.GaussianImputer(random_state=0), tmp_path / "f.parquet", n_rows=50)
     late = imputer.schema_.columns[1]
     assert (late.kind, late.left) == ("all-missing", "empty")
-    assert late.reason == "No value was seen in the random rows to which the model is fitted."
+    assert late.reason == "No value was seen in the rows that were chosen at random."
 
 
 def test_text_that_is_numbers_by_the_schema_is_summarised_as_numbers(tmp_path):

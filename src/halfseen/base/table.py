@@ -46,7 +46,7 @@ from halfseen.data.incomplete import (
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.relations import check_derived, group_announcements
 from halfseen.data.schema import Column, Schema, infer_codes, read_as_numbers, read_codes
-from halfseen.data.summaries import ColumnSummary, Summing, summarise_scan
+from halfseen.data.summaries import ColumnSummary, Summing, summarise_scan, with_target
 from halfseen.errors import SchemaError, TableError, warn_user
 
 SCAN = "halfseen.data.scan"
@@ -95,21 +95,27 @@ def fit_to_rows(
     n_rows = SAMPLE_ROWS if n_rows is None else n_rows
     is_sample = n_rows < table.n_rows
     rows, summaries = _read_rows(estimator, table, target, n_rows, random_state, passes)
-    inputs = rows if target is None else rows.filter(rows[target].is_valid())
+    inputs = rows if target is None else with_target(rows, target)
     n_kinds = n_parameters = n_sample = inputs.num_rows
     values = () if target is None else (inputs[target].to_numpy(zero_copy_only=False),)
     inputs = inputs if target is None else inputs.drop_columns([target])
     if summaries:
-        estimator._summaries, n_kinds = summaries, summaries[0].n_rows
-    try:
-        estimator.fit(inputs, *values)
-    finally:
-        vars(estimator).pop("_summaries", None)
+        n_kinds = summaries[0].n_rows
+    fit_with_summaries(estimator, summaries, inputs, *values)
     if is_sample and target is None and estimator._refit(table, passes):
         n_parameters = table.n_rows
     counts = {"kinds": n_kinds, "sample": n_sample, "parameters": n_parameters, "table": table.n_rows}
     estimator.rows_used_ = counts
     return estimator
+
+
+def fit_with_summaries(estimator: Any, summaries: Sequence[ColumnSummary] | None, *values: Any) -> Any:
+    """Fits an estimator to some rows of a table, whose columns are what these summaries of all rows say."""
+    estimator._summaries = summaries
+    try:
+        return estimator.fit(*values)
+    finally:
+        vars(estimator).pop("_summaries", None)
 
 
 def _read_rows(
@@ -121,7 +127,7 @@ def _read_rows(
     names = [name for name in table.column_names if name != target]
     numbers = read_as_numbers(names, estimator._overrides)
     summaries, chosen = summarise_scan(Summing(table, target, numbers, n_rows, random_state), passes)
-    return table.joined(chosen), summaries
+    return table.joined(chosen), [one for one in summaries if one.column.name != target]
 
 
 @dataclass(frozen=True)
@@ -264,7 +270,9 @@ class TableEstimator(Saveable, BaseEstimator):
     random_state: Any = None
 
     image_shape = cast(Any, None)  # a parameter of estimators that take images
-    _summaries = cast("list[ColumnSummary] | None", None)  # of a table of which only some rows are in memory
+    _summaries = cast(
+        "Sequence[ColumnSummary] | None", None
+    )  # of a table of which only some rows are in memory
     _features: FeatureMap = field(init=False)  # of predictors, from codes to the inputs of the model
     image_planes_: tuple[int, int, int] = field(init=False)  # the shape (C, H, W) of images, if X holds them
 

@@ -4,17 +4,18 @@ To fit: read, choose a predictor, fit it, save it. To predict: load, read new ro
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import halfseen
+from halfseen.base.table import fit_with_summaries
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
 from halfseen.cli.compare_target import (
     BASELINE,
@@ -30,6 +31,7 @@ from halfseen.cli.ratings import predict_pairs
 from halfseen.cli.reading import ColumnFormats, describe_reading, kept_reading, training_rules
 from halfseen.cli.requests import FitRequest, PredictRequest
 from halfseen.cli.sources import expand, plan_outputs, read_all
+from halfseen.data.summaries import ColumnSummary
 from halfseen.distributed.work import PREDICTION, free_name, predicted_columns
 from halfseen.errors import TableError
 from halfseen.evaluation.prediction import Target, read_target
@@ -59,6 +61,9 @@ from halfseen.report import svg
 from halfseen.report.result import take_rows
 from halfseen.training.progress import time_limit
 from halfseen.words import Note, plural, shape_words
+
+if TYPE_CHECKING:
+    from halfseen.cli.units import SampledTable
 
 AVERAGED = (Predictor.auto.value, Predictor.average.value)
 """The methods for which the average of all others is compared with them."""
@@ -114,24 +119,20 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
         overwrite=request.overwrite,
     )
     with reporter.noting_warnings():
-        n_rows = None
+        sampled = None
         if request.sampling.given():
-            from halfseen.cli.units import sample_rows
+            from halfseen.cli.units import SampledTable
 
-            file, n_rows = sample_rows(request, reporter)
-            training = as_training(file, request.target, request.task, reporter)
+            sampled = SampledTable(request, reporter)
+            training = as_training(sampled.file, request.target, request.task, reporter, sampled.summaries)
         else:
             training = read_training(
                 request.source, request.target, request.task, reporter, request.schema,
                 **request.reading.to_arguments(),
             )  # fmt: skip
         method, comparison = _choose(request, training, reporter)
-        model = _fit(request, training, method, comparison, reporter)
+        model = _fit(request, training, method, comparison, reporter, sampled)
         model.reading_ = describe_reading(training.file) | {"target": request.target}
-        if n_rows is not None:
-            n_used = training.inputs.num_rows
-            counts = {"kinds": n_used, "sample": n_used, "parameters": n_used, "table": n_rows}
-            model.rows_used_ = counts
         model.save(request.save_model)
         reporter.show("model", f"{request.save_model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:
@@ -165,9 +166,23 @@ def read_training(
     return as_training(file, name, task, reporter)
 
 
-def as_training(file: TableFile, name: str, task: str, reporter: Reporter) -> TrainingTable:
-    """Return the rows of a table whose target is known; report what is predicted, and the other rows."""
-    target = read_target(file.table, name, task)
+def as_training(
+    file: TableFile,
+    name: str,
+    task: str,
+    reporter: Reporter,
+    summaries: Sequence[ColumnSummary] | None = None,
+) -> TrainingTable:
+    """Return the rows of a table whose target is known; report what is predicted, and the other rows.
+
+    Parameters
+    ----------
+    file, name, task, reporter : object
+        As of `read_training`.
+    summaries : sequence of ColumnSummary, optional
+        If these are some of the rows of a table, the summaries of the columns of all.
+    """
+    target = read_target(file.table, name, task, summaries)
     reporter.show("target", _target_words(target))
     inputs = file.table.drop_columns([name])
     if inputs.num_columns == 0:
@@ -231,12 +246,14 @@ def _fit(
     method: str,
     comparison: PredictionComparison | None,
     reporter: Reporter,
+    sampled: "SampledTable | None",
 ) -> Any:
     """Fit a predictor; circuits alone also learn from the inputs of rows without a target."""
     task = training.target.task
     inputs, values = training.inputs, training.target.values
     every, target = training.everything
-    if method == Predictor.circuit and not target.known.all():
+    with_unknown = method == Predictor.circuit and not target.known.all()
+    if with_unknown:
         inputs, values = every, target.values
         if task == "classification":
             values = target.values.astype(object)
@@ -251,7 +268,16 @@ def _fit(
     with reporter.progress("fitting", f"{method}, {inputs.num_rows:,} rows", unit or "step") as move:
         if unit is not None:
             settings["callback"] = move
-        return build_predictor(method, task, **settings).fit(inputs, values)
+        model = build_predictor(method, task, **settings)
+        if sampled is None:
+            return model.fit(inputs, values)
+        summaries = sampled.summaries_of_inputs(every_row=with_unknown)
+        fit_with_summaries(model, summaries, inputs, values)
+    n_used = inputs.num_rows
+    n_kinds = summaries[0].n_rows if summaries else n_used
+    n_rows = sampled.table.n_rows
+    model.rows_used_ = {"kinds": n_kinds, "sample": n_used, "parameters": n_used, "table": n_rows}
+    return model
 
 
 def _report(

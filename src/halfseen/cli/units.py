@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import halfseen
 from halfseen.base.catalogue import find_method
 from halfseen.cli.describe import show_results
@@ -25,7 +27,11 @@ from halfseen.cli.sources import (
     largest_in_memory,
 )
 from halfseen.config import show_size
+from halfseen.data.incomplete import SAMPLE_ROWS
 from halfseen.data.scan import Scan, scan
+from halfseen.data.schema import read_as_numbers
+from halfseen.data.summaries import ColumnSummary, Summing, summarise_scan
+from halfseen.diagnosis.summary import check_target
 from halfseen.distributed import run
 from halfseen.distributed.describing import describe
 from halfseen.distributed.engines import find_engine
@@ -111,19 +117,51 @@ def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
     reporter.done()
 
 
-def sample_rows(request: FitRequest, reporter: Reporter) -> tuple[TableFile, int]:
-    """Return random rows of a table that is read by an engine, and the number of all rows."""
-    _check_readable_in_blocks(request, OF_WHOLE_FILES)
-    asked = request.sampling
-    overrides = {} if request.schema is None else halfseen.Schema.read_overrides(request.schema)
-    table = open_scan(request, reporter, None)
-    with counting(reporter, "choosing rows", table) as progress:
-        passes = PassesByEngine(find_engine(str(asked.engine), asked.address), asked.workers, progress)
-        rows = table.sample(passes=passes)
-    if rows.num_rows < table.n_rows:
-        some = f"{rows.num_rows:,} of {table.n_rows:,} rows, chosen at random by their numbers"
-        reporter.show("sample", f"the predictor is fitted to {some}")
-    return TableFile(rows, request.source, "parquet", settings=overrides), table.n_rows
+class SampledTable:
+    """Random rows of a table that is read by an engine, and what all its rows say of the columns.
+
+    Attributes
+    ----------
+    table : Scan
+        The table.
+    file : TableFile
+        The rows.
+    summaries : list of ColumnSummary or None
+        Of all columns, by the rows with a target; None if the rows are those of the table.
+    """
+
+    def __init__(self, request: FitRequest, reporter: Reporter) -> None:
+        _check_readable_in_blocks(request, OF_WHOLE_FILES)
+        self.request, self.reporter = request, reporter
+        settings = {} if request.schema is None else halfseen.Schema.read_overrides(request.schema)
+        table = self.table = open_scan(request, reporter, None)
+        check_target(request.target, table.column_names)
+        self.numbers = read_as_numbers(table.column_names, settings)
+        self.summaries: list[ColumnSummary] | None
+        self.summaries, rows = self._go_over(table, request.target)
+        if rows.num_rows < table.n_rows:
+            some = f"{rows.num_rows:,} of {table.n_rows:,} rows, chosen at random by their numbers"
+            reporter.show("sample", f"the predictor is fitted to {some}, kinds of columns to all")
+        else:
+            self.summaries = None
+        self.file = TableFile(rows, request.source, "parquet", settings=settings)
+
+    def summaries_of_inputs(self, *, every_row: bool) -> list[ColumnSummary] | None:
+        """Return the summaries of the columns without the target, of rows without a target too if asked."""
+        if self.summaries is None or not every_row:
+            return self.summaries and [
+                one for one in self.summaries if one.column.name != self.request.target
+            ]
+        names = [name for name in self.table.column_names if name != self.request.target]
+        return self._go_over(self.table.select(names), None)[0]
+
+    def _go_over(self, table: Scan, target: str | None) -> tuple[list[ColumnSummary], pa.Table]:
+        asked = self.request.sampling
+        with counting(self.reporter, "choosing rows", table) as progress:
+            passes = PassesByEngine(find_engine(str(asked.engine), asked.address), asked.workers, progress)
+            summing = Summing(table, target, self.numbers, SAMPLE_ROWS, 0)
+            summaries, chosen = summarise_scan(summing, passes)
+        return summaries, table.joined(chosen)
 
 
 # ------------------------------------------------------------------------------------------ parts

@@ -218,15 +218,13 @@ def infer_columns(
 def _infer_of_all(raw: RawColumn, of_all: ColumnSummary, own: dict[str, Any], *, n_columns: int) -> Column:
     """Returns the description of a column of a table of which `raw` has some rows.
 
-    A column of which these rows have at most one value is described by them: no model can be fitted to it.
+    A column of which these rows have at most one value is described by them: they are no data for a model.
     """
     lost = len(np.unique(raw.values[~np.isnan(raw.values)])) < min(2, of_all.n_distinct)
     if not lost:
         return describe_column(of_all, own, named=True)
     column = infer_column(raw, own, named=True, n_columns=n_columns)
-    return replace(
-        column, reason=f"{column.reason.rstrip('.')} in the random rows to which the model is fitted."
-    )
+    return replace(column, reason=f"{column.reason.rstrip('.')} in the rows that were chosen at random.")
 
 
 def read_as_numbers(names: Sequence[str], overrides: Mapping[Any, Any] | None) -> frozenset[str]:

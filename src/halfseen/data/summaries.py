@@ -13,7 +13,7 @@ References
 Bar-Yossef, Jayram, Kumar, Sivakumar & Trevisan (2002), Counting distinct elements in a data stream.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -232,9 +232,8 @@ def _union(one: ColumnSummary, other: ColumnSummary) -> tuple[RawColumn, Integer
         labels = sorted(found)[: None if is_complete else FIRST_LABELS]
         column = replace(column, labels=tuple(labels), values=np.arange(len(labels), dtype=np.float64))
         return column, np.array([found[label] for label in labels], dtype=np.int64), is_complete
-    values, place = np.unique(np.concatenate([one.values, other.values]), return_inverse=True)
-    weights = np.concatenate([one.counts, other.counts]).astype(np.float64)
-    counts = np.bincount(place, weights, minlength=len(values)).astype(np.int64)
+    some, others = (_below(part, [one, other]) for part in (one, other))
+    values, counts = _together(*some, *others)
     if not is_complete or len(values) > one.limit:
         values, counts = _smallest(values, counts, one.limit)
         is_complete = False
@@ -242,12 +241,33 @@ def _union(one: ColumnSummary, other: ColumnSummary) -> tuple[RawColumn, Integer
     return replace(column, values=values, n_merged=n_merged), counts, is_complete
 
 
+def _below(part: ColumnSummary, parts: Sequence[ColumnSummary]) -> tuple[Floats, Integers]:
+    """Returns the numbers of a part, and their counts, that no part with dropped numbers has dropped."""
+    bounds = [value_keys(of.values).max() for of in parts if not of.is_complete]
+    if not bounds:
+        return part.values, part.counts
+    small = value_keys(part.values) <= min(bounds)
+    return part.values[small], part.counts[small]
+
+
+def _together(
+    values: Floats, counts: Integers, others: Floats, their_counts: Integers
+) -> tuple[Floats, Integers]:
+    """Returns the distinct numbers of two ascending arrays, and the sums of their counts."""
+    place = np.searchsorted(values, others)
+    known = np.append(values, np.nan)[place] == others
+    counts = counts.copy()
+    counts[place[known]] += their_counts[known]
+    new = place[~known]
+    return np.insert(values, new, others[~known]), np.insert(counts, new, their_counts[~known])
+
+
 @dataclass(frozen=True)
 class Summing:
     """What is summarised of a table in files, and which rows are chosen."""
 
     table: Any  # Scan: the table
-    # The column to predict: rows without a value in it are left out of summaries, and so is the column.
+    # The column to predict: rows without a value in it are left out of summaries.
     target: str | None
     numbers: frozenset[str]  # the columns of text that are numbers by the schema of the user
     n_rows: int  # the expected number of chosen rows
@@ -260,7 +280,7 @@ def summarise_scan(summing: Summing, passes: Passes) -> tuple[list[ColumnSummary
     chosen = []
     table = summing.table
     for part, rows in passes(summarise_run, summing, runs_of(table.n_rows, table.n_columns)):
-        total = [one.merged(after) for one, after in zip(total, part, strict=True)] if total else part
+        total = merge_summaries(total, part)
         chosen.append(rows)
     return total, chosen
 
@@ -270,11 +290,26 @@ def summarise_run(summing: Summing, start: int, stop: int) -> tuple[list[ColumnS
     rows, target = summing.table.read(start, stop), summing.target
     chosen = summing.table.choose(start, rows, summing.n_rows, summing.random_state)
     if target is not None:
-        rows = rows.filter(rows[target].is_valid()).drop_columns([target])
-    read = Table(rows)
-    n_columns = len(read.names)
-    columns = (as_numbers(read.column(j), read.names[j] in summing.numbers) for j in range(n_columns))
-    return [ColumnSummary.of(raw, n_columns) for raw in columns], chosen
+        rows = with_target(rows, target)
+    columns = (as_numbers(raw, raw.name in summing.numbers) for raw in columns_of(rows))
+    n_inputs = rows.num_columns - (target is not None)
+    return [ColumnSummary.of(raw, n_inputs) for raw in columns], chosen
+
+
+def with_target(rows: Any, target: str) -> Any:
+    """Returns the rows of an Arrow table with a value in a column."""
+    return rows.filter(~rows[target].is_null(nan_is_null=True).to_numpy())
+
+
+def columns_of(rows: Any) -> Iterator[RawColumn]:
+    """Yields the columns of rows in memory, each of which is read when it is asked for."""
+    table = Table(rows)
+    return (table.column(j) for j in range(len(table.names)))
+
+
+def merge_summaries(total: list[ColumnSummary], part: list[ColumnSummary]) -> list[ColumnSummary]:
+    """Returns the summaries of the columns of some rows, perhaps none so far, and of those after them."""
+    return [one.merged(after) for one, after in zip(total, part, strict=True)] if total else part
 
 
 def as_numbers(raw: RawColumn, wanted: bool) -> RawColumn:

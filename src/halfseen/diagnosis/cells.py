@@ -9,6 +9,7 @@ import numpy as np
 from halfseen._arrays import Booleans, Floats, Integers
 from halfseen.data.frames import Table
 from halfseen.data.schema import Column, infer_codes, open_table
+from halfseen.data.summaries import ColumnSummary
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,19 @@ class Cells:
     known: Booleans
 
     @classmethod
-    def read(cls, X: Any, kept: Mapping[str, Any] | None = None) -> "Cells":
+    def read(
+        cls,
+        X: Any,
+        kept: Mapping[str, Any] | None = None,
+        summaries: Sequence[ColumnSummary] | None = None,
+    ) -> "Cells":
         """Reads a pandas, polars or pyarrow table, or an array of numbers with NaN.
 
-        `kept` has the mask (N), by column, of cells that are empty in the table but not missing.
+        `kept` has the mask (N), by column, of cells that are empty in the table but not missing. `summaries`
+        are those of the columns of a larger table, if these are some of its rows.
         """
         table = open_table(X)
-        schema, codes = infer_codes(table)
+        schema, codes = infer_codes(table, summaries=summaries)
         x = np.zeros(codes.missing.shape, order="F")
         x[:, [column.modelled for column in schema]] = codes.values
         known = np.asfortranarray(~codes.missing)

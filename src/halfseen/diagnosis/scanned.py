@@ -1,6 +1,6 @@
 """Diagnosis of tables in files: counts of all rows, and tests on some that are chosen by their numbers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,9 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from halfseen._random import seed_from
+from halfseen.data._inference import describe_column
+from halfseen.data.columns import Column
+from halfseen.data.incomplete import Passes, in_this_process, runs_of
 from halfseen.data.relations import group_announcements
 from halfseen.data.scan import Scan
-from halfseen.data.schema import open_table
+from halfseen.data.summaries import ColumnSummary, columns_of, merge_summaries
 from halfseen.diagnosis.association import associate
 from halfseen.diagnosis.cells import (
     Cells,
@@ -37,8 +40,6 @@ SAMPLE_ROWS = 200_000  # from which tests are computed; a guess
 FEWEST_ROWS = 20_000  # of a wide table, as many as the tests use for one column
 SAMPLE_CELLS = 1 << 24  # 128 MiB of numbers
 
-BLOCKS_IN_PART = 16  # as in a unit of `halfseen.distributed`
-
 
 def sample_size(n_columns: int) -> int:
     """Returns the expected number of sampled rows, which depends on the number of columns only.
@@ -62,22 +63,29 @@ class Counting:
 
 @dataclass(frozen=True)
 class CountedRows:
-    """The counts of a run of rows, and those of its rows that are in the sample."""
+    """The counts of a run of rows, the summaries of its columns, and those of its rows that are sampled."""
 
-    start: int  # the number of the first row
-    counts: MissingCounts  # the counts
-    chosen: pa.Table  # the rows
+    counts: MissingCounts
+    summaries: list[ColumnSummary]  # none if all rows of the table are sampled
+    chosen: pa.Table
 
 
 def count_rows(counting: Counting, start: int, stop: int) -> CountedRows:
-    """Counts a run of rows, block by block."""
+    """Counts a run of rows, and summarises its columns."""
     table = counting.scan
+    rows = table.read(start, stop)
+    chosen = table.choose(start, rows, counting.n_rows, counting.seed)
     counts = MissingCounts.empty(table.n_rows, table.n_columns)
-    chosen = [table.schema.empty_table()]
-    for first, block in table.blocks(start, stop):
-        counts.add_rows(first, ~open_table(block).missing())
-        chosen.append(table.choose(first, block, counting.n_rows, counting.seed))
-    return CountedRows(start, counts, pa.concat_tables(chosen).combine_chunks())
+    if counting.n_rows >= table.n_rows:
+        return CountedRows(counts, [], chosen)
+    observed = np.empty((stop - start, table.n_columns), dtype=bool)
+    summaries = []
+    for j, raw in enumerate(columns_of(rows)):
+        observed[:, j] = ~np.isnan(raw.values)
+        summaries.append(ColumnSummary.of(raw, table.n_columns))
+    for first in range(0, stop - start, table.block_rows):
+        counts.add_rows(start + first, observed[first : first + table.block_rows])
+    return CountedRows(counts, summaries, chosen)
 
 
 def describe_scan(
@@ -86,26 +94,11 @@ def describe_scan(
     against: Any = None,
     *,
     kept: Mapping[str, Any] | None = None,
-    random_state: Any = 0,
-) -> Diagnosis:
-    """Describes a table in files in this process; see `describe`."""
-    counting = plan_counting(table, target, against, kept=kept, random_state=random_state)
-    size = BLOCKS_IN_PART * table.block_rows
-    starts = range(0, table.n_rows, size)
-    parts = (count_rows(counting, start, min(start + size, table.n_rows)) for start in starts)
-    return diagnose(counting, parts, target, against)
-
-
-def plan_counting(
-    table: Scan,
-    target: str | None,
-    against: Any,
-    *,
-    kept: Mapping[str, Any] | None = None,
     n_rows: int | None = None,
     random_state: Any = 0,
-) -> Counting:
-    """Returns what is to be counted; raises an error if that is not possible."""
+    passes: Passes = in_this_process,
+) -> Diagnosis:
+    """Describes a table in files; see `halfseen.distributed.describe`."""
     if kept:
         raise SchemaError("kept must be None if the table is a scan, whose rows are not in memory.")
     check_target(target, table.column_names)
@@ -114,32 +107,28 @@ def plan_counting(
         raise SchemaError(
             f"against must be None if the table is a scan of more than {plural(counting.n_rows, 'row')}."
         )
-    return counting
-
-
-def diagnose(
-    counting: Counting, parts: Iterable[CountedRows], target: str | None = None, against: Any = None
-) -> Diagnosis:
-    """Returns the diagnosis of a table whose rows are counted in parts, in any order."""
-    table = counting.scan
     counts = MissingCounts.empty(table.n_rows, table.n_columns)
-    chosen: dict[int, pa.Table] = {}
-    for part in parts:
+    summaries: list[ColumnSummary] = []
+    chosen = []
+    for part in passes(count_rows, counting, runs_of(table.n_rows, table.n_columns)):
         counts.merge(part.counts)
-        chosen[part.start] = part.chosen
-    ordered = [chosen[start] for start in sorted(chosen)]
-    rows = pa.concat_tables([table.schema.empty_table(), *ordered]).combine_chunks()
+        summaries = merge_summaries(summaries, part.summaries)
+        chosen.append(part.chosen)
+    rows = table.joined(chosen)
     if rows.num_rows == table.n_rows:
         return describe(rows, target, against, random_state=counting.seed)
-    return _combine(counts, Cells.read(rows), target, counting.seed)
+    return _combine(counts, summaries, Cells.read(rows, summaries=summaries), target, counting.seed)
 
 
-def _combine(counts: MissingCounts, cells: Cells, target: str | None, seed: int) -> Diagnosis:
+def _combine(
+    counts: MissingCounts, summaries: list[ColumnSummary], cells: Cells, target: str | None, seed: int
+) -> Diagnosis:
     """Returns the counts of all rows together with the tests on the sampled ones."""
     for sentence in group_announcements(cells.columns):
         warn_user(sentence)
     edges = stretch_edges(counts.n_rows)
-    columns = zip(cells.columns, counts.missing.T, strict=True)
+    described = map(_described, cells.columns, summaries)
+    columns = zip(described, counts.missing.T, strict=True)
     of_sample, of_all = group_patterns(cells.observed), counts.pattern_counts()
     return Diagnosis(
         n_rows=counts.n_rows,
@@ -154,6 +143,13 @@ def _combine(counts: MissingCounts, cells: Cells, target: str | None, seed: int)
         target=target,
         drift=None,
         sampled=SampledRows(cells.n_rows, most_patterns(len(cells.columns)) if of_all is None else None),
+    )
+
+
+def _described(column: Column, of_all: ColumnSummary) -> Column:
+    """Returns a column as all rows describe it, if the sampled ones have at most one of its values."""
+    return (
+        column if column.kind not in ("constant", "all-missing") else describe_column(of_all, {}, named=True)
     )
 
 

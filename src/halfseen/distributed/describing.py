@@ -1,16 +1,14 @@
 """Describing the missing values of a table that need not fit into memory, by an engine."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 from halfseen.base.parameters import check_whole
 from halfseen.data.scan import Scan, scan
-from halfseen.diagnosis.scanned import CountedRows, Counting, count_rows, diagnose, plan_counting
+from halfseen.diagnosis.scanned import describe_scan
 from halfseen.diagnosis.summary import Diagnosis
 from halfseen.distributed.engines import Engine, find_engine
+from halfseen.distributed.fitting import PassesByEngine
 from halfseen.distributed.run import Progress
-from halfseen.distributed.units import Unit, plan_units
 
 
 def describe(
@@ -26,10 +24,11 @@ def describe(
 ) -> Diagnosis:
     r"""Describes the missing values of a table that need not fit into memory; see `halfseen.describe`.
 
-    In one pass over the files, missing values and their patterns are counted in all rows, and some rows are
-    chosen at random by their numbers. From the counts follow the missing values of each column, the patterns,
-    and the associations between the missingness of columns; from the chosen rows the kinds of columns, the
-    associations with values, Little's test and the predictability of missingness. Up to 65,536 patterns are
+    In one pass over the files, missing values and their patterns are counted in all rows, columns are
+    summarised, and some rows are chosen at random by their numbers. From the counts follow the missing values
+    of each column, the patterns, and the associations between the missingness of columns; from the summaries
+    the kinds of columns, as in `fit`; from the chosen rows the associations with values, Little's test and
+    the predictability of missingness. Up to 65,536 patterns are
     counted (fewer if there are more than 1,024 columns). If the table has more, they are described by the
     chosen rows. Duplicated rows are not counted.
 
@@ -70,27 +69,5 @@ def describe(
     if n_rows is not None:
         check_whole("n_rows", n_rows, 1)
     table = source if isinstance(source, Scan) else scan(source)
-    counting = plan_counting(table, target, None, n_rows=n_rows, random_state=random_state)
-    runner = find_engine(engine, address)
-    return diagnose(counting, _count(runner, counting, n_workers, progress), target)
-
-
-def count_unit(counting: Counting, unit: Unit) -> CountedRows:
-    """Counts the rows of a unit."""
-    return count_rows(counting, unit.start, unit.stop)
-
-
-def _count(
-    engine: Engine, counting: Counting, n_workers: int | None, progress: Progress | None
-) -> Iterator[CountedRows]:
-    table = counting.scan
-    units = plan_units(table, "parts", table.block_rows) if table.n_rows else []
-    n_done = 0
-    if not units:
-        return
-    with closing(engine.run(count_unit, counting, units, n_workers)) as answers:  # type: ignore[type-var]
-        for unit, counted in answers:
-            n_done += unit.stop - unit.start
-            yield counted
-            if progress is not None:
-                progress(n_done, table.n_rows)
+    passes = PassesByEngine(find_engine(engine, address), n_workers, progress)
+    return describe_scan(table, target, n_rows=n_rows, random_state=random_state, passes=passes)

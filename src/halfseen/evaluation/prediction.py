@@ -27,6 +27,7 @@ from halfseen.data._cells import plain
 from halfseen.data.columns import LEVELLED
 from halfseen.data.frames import RawColumn
 from halfseen.data.schema import Column, infer_columns, open_table
+from halfseen.data.summaries import ColumnSummary
 from halfseen.errors import SchemaError
 from halfseen.evaluation.candidates import CodedTable
 from halfseen.words import absent_words
@@ -54,7 +55,9 @@ class Target:
         return [] if self.task == "regression" else np.unique(self.values[self.known]).tolist()
 
 
-def read_target(X: Any, name: str, task: str = "auto") -> Target:
+def read_target(
+    X: Any, name: str, task: str = "auto", summaries: Sequence[ColumnSummary] | None = None
+) -> Target:
     """Reads a column as the target of a prediction.
 
     Parameters
@@ -65,6 +68,8 @@ def read_target(X: Any, name: str, task: str = "auto") -> Target:
         The column.
     task : {"auto", "classification", "regression"}
         What is to be predicted; "auto" decides by the kind of the column.
+    summaries : sequence of ColumnSummary, optional
+        If the rows are some of a larger table, the summaries of all columns of that one.
 
     Raises
     ------
@@ -83,19 +88,23 @@ def read_target(X: Any, name: str, task: str = "auto") -> Target:
     table = open_table(X)
     if name not in table.names:
         raise SchemaError(f"The table has no column {name!r} to predict; {absent_words(table.names, name)}")
-    ((raw, column),) = infer_columns(table, None, [table.names.index(name)])
+    place = table.names.index(name)
+    ((raw, column),) = infer_columns(table, None, [place], summaries)
     known = ~np.isnan(raw.values)
     distinct = np.unique(raw.values[known])
     if len(distinct) < 2:
         what = "is empty" if len(distinct) == 0 else "has the same value in every row"
         raise SchemaError(f"Column {name!r} {what}: there is nothing to predict.")
-    chosen, reason = _choose_task(raw, column, len(distinct), task)
+    of_all = ColumnSummary.of(raw, len(table.names)) if summaries is None else summaries[place]
+    n_distinct = len(distinct) if summaries is None else of_all.n_distinct
+    chosen, reason = _choose_task(of_all, column, n_distinct, task)
     if chosen == "regression":
         return Target(name, chosen, np.where(known, raw.values, np.nan), known, reason)
     return Target(name, chosen, _labels(raw, known), known, reason)
 
 
-def _choose_task(raw: RawColumn, column: Column, n_distinct: int, task: str) -> tuple[Task, str]:
+def _choose_task(of_all: ColumnSummary, column: Column, n_distinct: int, task: str) -> tuple[Task, str]:
+    raw = of_all.column
     if raw.storage not in ("number", "boolean", "label"):
         raise SchemaError(
             f"Column {raw.name!r} is of kind {column.kind}: it can be predicted neither as classes nor as "
@@ -107,8 +116,7 @@ def _choose_task(raw: RawColumn, column: Column, n_distinct: int, task: str) -> 
         return "regression", "set by the user"
     levelled = column.kind in LEVELLED
     if raw.storage == "number" and not levelled and task == "auto":
-        seen = raw.values[~np.isnan(raw.values)]
-        if n_distinct <= FEW_VALUES and np.equal(seen, np.round(seen)).all():
+        if n_distinct <= FEW_VALUES and of_all.is_whole:
             return "regression", f"numbers; for the {n_distinct} distinct values as classes, set the task"
         return "regression", "numbers"
     if n_distinct > MAX_CLASSES or (task == "auto" and not levelled):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,15 +68,16 @@ class PatternMoments:
     def of(cls, block: Incomplete, weights: Tensor | None = None) -> "PatternMoments":
         """Returns the moments of the rows of one block."""
         patterns, order, n_each = group_by_pattern(block.observed)
-        x = block.filled()[order]  # (N, D)
+        missing = ~block.observed.index_select(0, order)
+        x = block.x.index_select(0, order).masked_fill_(missing, 0.0)  # (N, D)
         weight = None if weights is None else weights[order].to(x.dtype)
         weighted = x if weight is None else weight[:, None] * x
         n_features, sizes = block.n_features, n_each.tolist()
-        sums = x.new_empty(len(patterns), n_features)
+        starts = (n_each.cumsum(0) - n_each).numpy()
+        sums = torch.from_numpy(np.add.reduceat(weighted.numpy(), starts, axis=0))
         products = x.new_empty(len(patterns), n_features, n_features)
-        parts = zip(x.split(sizes), weighted.split(sizes), sums, products, strict=True)
-        for part, weighted_part, total, product in parts:  # many patterns, of few rows each
-            torch.sum(weighted_part, dim=0, out=total)
+        parts = zip(x.split(sizes), weighted.split(sizes), products, strict=True)
+        for part, weighted_part, product in parts:  # many patterns, of few rows each
             torch.mm(part.T, weighted_part, out=product)
         if weight is None:
             counts = n_each.to(x.dtype)
