@@ -30,6 +30,7 @@ _MODULES = (
     missvae.images,
     missvae.causes,
     missvae.imputations,
+    missvae.latent_sizes,
     library.tables,
     library.auto,
     library.margins,

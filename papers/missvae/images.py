@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from halfseen._random import row_keys, torch_generator
 from halfseen.data.incomplete import Incomplete
@@ -57,10 +57,11 @@ from halfseen.latent.importance import ImportanceSampler
 from halfseen.latent.model import LatentModel, Preimputed
 from halfseen.latent.training import start_images
 from halfseen.missingness.images import Quadrants
+from halfseen.nn.residual import ResidualMLP
 from halfseen.training.loop import TrainingSettings, fit_module
 from papers.claims import Better, Published, Setting
 from papers.missvae.frechet import draw_rows, encoder_features, frechet_distance
-from papers.missvae.methods import NOISE_SEED, LatentMethod, bound_of_complete, course
+from papers.missvae.methods import NOISE_SEED, LatentMethod, bound_of_complete, course, rows_of
 from papers.spec import Budget, Experiment
 
 SCORE, WRONG, SURPRISE = "log-likelihood", "wrong missing pixels", "nats per missing pixel"
@@ -256,26 +257,34 @@ def _n_drawn(task: Task) -> int:
     return min(len(task.complete), MOST_DRAWN)
 
 
-def train(method: LatentMethod, task: Task) -> LatentModel:
+def train(method: LatentMethod, task: Task, n_latent: int = N_LATENT) -> LatentModel:
     """Trains networks from a random start, for all epochs of a plan."""
     generator = torch_generator(task.seed)
-    model = build(method, task.plan)
+    model = build(method, task.plan, n_latent)
     start_images(model, task.train, generator)
     objective: Any = method.objective(model)
-    fit_module(model, objective, task.train, generator=generator, settings=task.plan.training)
+    rows = rows_of(method, task.train, model, generator)
+    fit_module(model, objective, rows, generator=generator, settings=task.plan.training)
     return model
 
 
-def build(method: LatentMethod, plan: ImagePlan) -> LatentModel:
-    """Returns a model of binary images; missing values are zero, neither black nor white."""
+def build(method: LatentMethod, plan: ImagePlan, n_latent: int = N_LATENT) -> LatentModel:
+    """Returns a model of binary images; missing values are zero, neither black nor white.
+
+    Networks of a plan that has their width, in place of their widths, are not convolutional.
+    """
     shape = (1, *SHAPE)
-    return LatentModel(
-        ConvEncoder(shape, LatentModel.n_outputs(N_LATENT, method.n_components), **plan.encoder),
-        ConvDecoder(N_LATENT, shape, position_bias=True, **plan.decoder),
-        ObservationModel.for_pixels(N_PIXELS, "bernoulli", low=-1.0),
-        N_LATENT,
-        method.n_components,
-    )
+    n_outputs = LatentModel.n_outputs(n_latent, method.n_components)
+    encoder: nn.Module
+    decoder: nn.Module
+    if "width" in plan.encoder:
+        encoder = ResidualMLP(2 * N_PIXELS, n_outputs, **plan.encoder)
+        decoder = ResidualMLP(n_latent, N_PIXELS, **plan.decoder)
+    else:
+        encoder = ConvEncoder(shape, n_outputs, **plan.encoder)
+        decoder = ConvDecoder(n_latent, shape, position_bias=True, **plan.decoder)
+    observation = ObservationModel.for_pixels(N_PIXELS, "bernoulli", low=-1.0)
+    return LatentModel(encoder, decoder, observation, n_latent, method.n_components)
 
 
 def sampler_of(model: LatentModel, task: Task) -> ImportanceSampler:

@@ -286,7 +286,7 @@ EXPERIMENT = Experiment(
         "smoke": Budget.grid(1, imputations=[MODEL, "half normal", "half modes"], plan=["smoke"]),
         "small": Budget.grid(
             3,
-            imputations=[name for name in _ALL if name not in ("half normal", "half modes")],
+            imputations=[MODEL, "truth", "half marginals", "modes", "normal"],
             plan=["small"],
         ),
         "paper": Budget.grid(5, imputations=_ALL, plan=["paper"]),

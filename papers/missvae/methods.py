@@ -11,7 +11,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.latent.bounds import BoundName, LatentObjective, Sampling
 from halfseen.latent.completions import CompletedRows, Completions
-from halfseen.latent.decomposed import DecomposedObjective, Variant
+from halfseen.latent.decomposed import DecomposedObjective, Imputer, Variant
 from halfseen.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
 from halfseen.training.loop import TrainingSettings, fit_module
@@ -65,6 +65,8 @@ class LatentMethod:
         Whether draws are of the whole posterior, or one of each component.
     variant : {"decomposed", "decomposed-iw", "cvi", "mvb"}
         Which objective trains which network, for posteriors of imputations.
+    imputer : {"lair", "pseudo-gibbs", "mwg"}
+        How imputations are drawn anew in each step.
     n_each : int
         Latents of each imputation.
     n_passes : int
@@ -75,6 +77,7 @@ class LatentMethod:
     bound: BoundName = "elbo"
     sampling: Sampling = "ancestral"
     variant: Variant = "decomposed"
+    imputer: Imputer = "lair"
     n_each: int = 1
     n_passes: int = N_PASSES
 
@@ -86,7 +89,9 @@ class LatentMethod:
     def objective(self, model: LatentModel) -> LatentObjective | DecomposedObjective:
         """Returns the loss, with `n_passes` latents of each row."""
         if self.posterior == "imputations":
-            return DecomposedObjective.for_model(model, variant=self.variant, n_draws=self.n_each)
+            return DecomposedObjective.for_model(
+                model, variant=self.variant, imputer=self.imputer, n_draws=self.n_each
+            )
         n_draws = 1 if self.sampling == "stratified" else self.n_passes
         return LatentObjective.for_model(
             model, bound=self.bound, sampling=self.sampling, gradient="stl", n_draws=n_draws

@@ -27,6 +27,7 @@ LOADING = {
     "missvae-tables": missvae_tables,
     "missvae-images": missvae_images,
     "missvae-causes": missvae_images,
+    "missvae-latents": missvae_images,
     "convac": convac,
     "circuit-classifier": circuit_classifier,
     "convac-mnist": convac_mnist,
