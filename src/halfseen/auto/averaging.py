@@ -52,7 +52,7 @@ documented = documented_by(
             "The weights of predictors that were found elsewhere, by their names; those that are not named "
             "have none. By default they are found by cross-validation.",
         ),
-        "n_splits": ("int", "The number of folds by which weights are found."),
+        "n_splits": "The number of folds by which weights are found.",
     }
 )
 

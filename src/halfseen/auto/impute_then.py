@@ -192,18 +192,16 @@ documented = documented_by(
             "by cross-validation.",
         ),
         "n_draws": (
-            "int",
             "The number of draws of multiple imputation. For each draw, a predictor is fitted to the drawn "
             "training rows, and predictions for the drawn new rows are averaged. The draws of a new row "
             "depend on its values and the seed only, so equal rows have equal predictions. With 0 there is "
-            "one predictor, of the single values that ``imputer.transform`` returns.",
+            "one predictor, of the single values that ``imputer.transform`` returns."
         ),
         "add_indicator": (
-            "bool",
             "Whether the predictor also sees which values were missing, in the columns that are incomplete "
-            "in `fit`.",
+            "in `fit`."
         ),
-        **{name: (kind, f"Of boosted trees. {text}") for name, (kind, text) in TREE_PARAMETERS.items()},
+        **{name: f"Of boosted trees. {text}" for name, text in TREE_PARAMETERS.items()},
     }
 )
 

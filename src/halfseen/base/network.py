@@ -34,9 +34,8 @@ NETWORK_DESCRIPTIONS = {
         'Rows per training step. ``"auto"`` makes about 20 batches of 16 to 512 rows per epoch.',
     ),
     "validation_fraction": (
-        "float",
         "The fraction of rows held out to choose the best epoch and to calibrate intervals. Tables with "
-        "fewer than 50 rows hold out none.",
+        "fewer than 50 rows hold out none."
     ),
 }
 

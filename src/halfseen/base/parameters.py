@@ -27,7 +27,9 @@ LOGGER = logging.getLogger(__name__)
 
 ClassT = TypeVar("ClassT", bound=type)
 FitT = TypeVar("FitT", bound=Callable[..., Any])
-Descriptions = Mapping[str, tuple[str, str]]
+TypesAndTexts = Mapping[str, tuple[str, str]]
+Descriptions = Mapping[str, str | tuple[str, str]]
+"""The text of each parameter; with its type, if the annotation does not say all there is to say of it."""
 
 LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
 HEADINGS = ("Attributes", "Notes", "References", "Examples")  # sections that follow the parameters
@@ -35,30 +37,27 @@ PARAMETERS, ATTRIBUTES = "Parameters\n----------\n", "Attributes\n----------\n"
 
 COMMON: Descriptions = {
     "add_indicator": (
-        "bool",
         "Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing "
-        "values in `fit`, which marks where they are.",
+        "values in `fit`, which marks where they are."
     ),
     "schema": (
         "dict",
         "Kinds, bounds and levels of columns, as in `GaussianImputer`. Columns that are not named are "
         "inferred.",
     ),
-    "max_epochs": ("int", "Maximum number of epochs."),
-    "batch_size": ("int", "Rows per training step."),
-    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
-    "weight_decay": ("float", "Decoupled weight decay of AdamW."),
-    "patience": ("int", "Training stops after this many epochs without an improvement on held-out rows."),
+    "max_epochs": "Maximum number of epochs.",
+    "batch_size": "Rows per training step.",
+    "learning_rate": "Initial learning rate; it falls to zero along half a cosine.",
+    "weight_decay": "Decoupled weight decay of AdamW.",
+    "patience": "Training stops after this many epochs without an improvement on held-out rows.",
     "validation_fraction": (
-        "float",
         "The fraction of rows held out to choose the best epoch. Tables with fewer than 50 rows hold out "
-        "none.",
+        "none."
     ),
     "device": (
-        "str",
         'Where gradients are computed: ``"cpu"``, another device of torch such as ``"cuda"`` or ``"mps"``, '
         'or ``"auto"``, the first of CUDA and MPS that is available. Everything else is computed on the CPU, '
-        "also predictions and draws after `fit`.",
+        "also predictions and draws after `fit`."
     ),
     "callback": ("callable", "Called with a progress record after each epoch."),
     "class_weight": (
@@ -73,7 +72,7 @@ COMMON: Descriptions = {
     ),
 }
 
-FIT_ARGUMENTS: Descriptions = {
+FIT_ARGUMENTS: TypesAndTexts = {
     "X": (
         "pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)",
         "Missing cells are None, NaN, NaT, NA or null.",
@@ -88,7 +87,7 @@ FIT_ARGUMENTS: Descriptions = {
 }
 """What `documented_fit` says of the arguments of `fit`."""
 
-IMPUTER_ATTRIBUTES: Descriptions = {
+IMPUTER_ATTRIBUTES: TypesAndTexts = {
     "schema_": ("Schema", "The kind of each column, and the reasons."),
     "columns_left_": (
         "dict of str to str",
@@ -105,7 +104,7 @@ IMPUTER_ATTRIBUTES: Descriptions = {
 }
 """The fitted attributes of every imputer of tables."""
 
-CLASSES: Descriptions = {"classes_": ("array of shape (n_classes,)", "The classes, sorted.")}
+CLASSES: TypesAndTexts = {"classes_": ("array of shape (n_classes,)", "The classes, sorted.")}
 """The fitted attribute of every classifier."""
 
 SEVERAL = "array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor"
@@ -128,7 +127,7 @@ class TrainingParameters:
 
 
 def documented_by(
-    descriptions: Descriptions, attributes: Descriptions | None = None
+    descriptions: Descriptions, attributes: TypesAndTexts | None = None
 ) -> Callable[[ClassT], ClassT]:
     """Returns a decorator that completes the docstring of a class by what it shares with other classes.
 
@@ -137,9 +136,9 @@ def documented_by(
 
     Parameters
     ----------
-    descriptions : mapping of str to (str, str)
-        For each parameter its type and its text; those that are not named come from `COMMON`. Types and
-        defaults are completed from the signature.
+    descriptions : mapping of str to str or (str, str)
+        For each parameter its text, or its type and its text; those that are not named come from `COMMON`.
+        Other types, and defaults, are taken from the signature.
     attributes : mapping of str to (str, str), optional
         Fitted attributes that the class shares with others; they precede those that its docstring lists,
         and the classes of a classifier come first.
@@ -193,11 +192,18 @@ def _describe(constructor: Any, descriptions: Descriptions, described: Collectio
     """Returns the lines on the parameters of a constructor, without those that are described already."""
     parameters, lines = inspect.signature(constructor).parameters, list[str]()
     for name in sorted((one for one in parameters if one not in described), key=_rank):
-        kind, text = descriptions[name]
-        default = parameters[name].default
+        parameter, description = parameters[name], descriptions[name]
+        kind, text = description if isinstance(description, tuple) else (_annotated(parameter), description)
+        default = parameter.default
         shown = f'"{default}"' if isinstance(default, str) else repr(default)
         lines += _entry(name, f"{kind}, " + ("optional" if default is None else f"default={shown}"), text)
     return lines
+
+
+def _annotated(parameter: inspect.Parameter) -> str:
+    """Returns the type of a parameter, without the None that "optional" stands for."""
+    kind = parameter.annotation
+    return (kind.__name__ if isinstance(kind, type) else str(kind)).removesuffix(" | None")
 
 
 def _entry(name: str, kind: str, text: str) -> list[str]:

@@ -14,10 +14,7 @@ DESCRIPTIONS = {
         'several modes that missing values leave possible. With ``"imputations"`` the posterior '
         "is a mixture over `n_draws` imputations of each row, which are updated in training.",
     ),
-    "n_components": (
-        "int",
-        "The number of components of a mixture posterior.",
-    ),
+    "n_components": "The number of components of a mixture posterior.",
     "sampling": (
         '{"ancestral", "stratified"}',
         "Whether training draws from the mixture, or separately from each of its components.",
@@ -46,10 +43,7 @@ DESCRIPTIONS = {
         "larger values are missing more often, -1 if smaller values are. By default, a logistic "
         "mechanism learns its direction and a monotone one rises.",
     ),
-    "n_draws": (
-        "int",
-        "Latent draws per row in training; divided among the components if sampling is stratified.",
-    ),
+    "n_draws": "Latent draws per row in training; divided among the components if sampling is stratified.",
     "n_latent": (
         'int or "auto"',
         'The number of latent variables. ``"auto"`` is one less than the number of columns, at '
@@ -82,14 +76,8 @@ DESCRIPTIONS = {
         "it maps latent variables of shape (..., n_inputs) to the parameters of the column "
         "distributions. User-defined networks are added to a linear map, with a factor that starts at zero.",
     ),
-    "width": (
-        "int",
-        "Units of each layer of the networks.",
-    ),
-    "n_blocks": (
-        "int",
-        "Residual blocks of each network.",
-    ),
+    "width": "Units of each layer of the networks.",
+    "n_blocks": "Residual blocks of each network.",
     "batch_size": (
         'int or "auto"',
         'Rows per training step. ``"auto"`` chooses it together with `max_epochs`; at most 128 for images.',
@@ -99,31 +87,24 @@ DESCRIPTIONS = {
         'Maximum number of epochs. ``"auto"`` targets about 2,500 steps, shared between both '
         "initialisations of a self-masking model on large tables.",
     ),
-    "patience": (
-        "int",
-        "Training stops after this many epochs without an improvement.",
-    ),
+    "patience": "Training stops after this many epochs without an improvement.",
     "validation_fraction": (
-        "float",
         "The fraction of rows held out to choose the best epoch and to calibrate intervals. "
-        "Tables with fewer than 50 rows hold out none.",
+        "Tables with fewer than 50 rows hold out none."
     ),
     "n_starts": (
-        "int",
         "The number of trainings, of which the one with the best held-out bound is kept. "
         "Self-masking models are trained twice as often: half start from a probit model of the "
-        "mechanism, half from a model in which all values beyond the observed range are missing.",
+        "mechanism, half from a model in which all values beyond the observed range are missing."
     ),
     "n_imputation_draws": (
-        "int",
         "Latent draws per row for imputation by importance sampling. `transform` and `interval` use "
-        "fewer for rows whose effective sample size reaches a fifth of this number sooner.",
+        "fewer for rows whose effective sample size reaches a fifth of this number sooner."
     ),
     "n_chain_steps": (
-        "int",
         "Steps of a Markov chain (see `chain_kernel`) that `sample` applies to each draw after importance "
         "resampling, for rows with poor importance weights. `interval_inflation_` does not apply "
-        "to such draws. Not for mixtures.",
+        "to such draws. Not for mixtures."
     ),
     "chain_kernel": (
         '{"mwg", "pseudo-gibbs", "ac-mwg"}',

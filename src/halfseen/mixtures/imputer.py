@@ -341,8 +341,8 @@ class TabularMixture(TabularDensity[DiagonalMixture]):
 
 @documented_by(
     {
-        "n_components": ("int", "The number of components K; at most half the number of rows is used."),
-        "learning_rate": ("float", "Initial learning rate."),
+        "n_components": "The number of components K; at most half the number of rows is used.",
+        "learning_rate": "Initial learning rate.",
     },
     IMPUTER_ATTRIBUTES,
 )

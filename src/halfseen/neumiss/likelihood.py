@@ -56,15 +56,14 @@ DESCRIPTIONS = {
         "Whether networks correct the linear prediction: with a weight chosen on held-out rows "
         '(``"auto"``), never (``"linear"``), or with weight 1 (``"mlp"``).',
     ),
-    "n_networks": ("int", "The number of networks, whose mean is the correction."),
-    "width": ("int", "Units in each of the two hidden layers of a network."),
-    "max_epochs": ("int", "Maximum number of epochs of the networks."),
-    "batch_size": ("int", "Rows per training step of the networks."),
-    "learning_rate": ("float", "Initial learning rate of the networks."),
+    "n_networks": "The number of networks, whose mean is the correction.",
+    "width": "Units in each of the two hidden layers of a network.",
+    "max_epochs": "Maximum number of epochs of the networks.",
+    "batch_size": "Rows per training step of the networks.",
+    "learning_rate": "Initial learning rate of the networks.",
     "validation_fraction": (
-        "float",
         "The fraction of rows held out to choose the model of missingness, to stop the training and to "
-        "calibrate. Tables with fewer than 50 rows hold out none and use the linear prediction.",
+        "calibrate. Tables with fewer than 50 rows hold out none and use the linear prediction."
     ),
     "ridge": (
         'float or "auto"',

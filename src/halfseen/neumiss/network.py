@@ -301,18 +301,16 @@ def _check_sizes(n_features: int, depth: int) -> None:
 
 
 DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
-    "depth": ("int", "The number of Neumann steps."),
+    "depth": "The number of Neumann steps.",
     "shared_weights": (
-        "bool",
-        "Whether all steps share one matrix (the network of 2021), or each step has its own (that of 2020).",
+        "Whether all steps share one matrix (the network of 2021), or each step has its own (that of 2020)."
     ),
     "residual": (
-        "bool",
         "Whether steps with matrices of their own have residual connections; steps with a shared matrix "
-        "always have them.",
+        "always have them."
     ),
-    "width": ("int", "Units of each hidden layer of the head; 0 for a linear head."),
-    "n_blocks": ("int", "Residual blocks of the head after its first hidden layer."),
+    "width": "Units of each hidden layer of the head; 0 for a linear head.",
+    "n_blocks": "Residual blocks of the head after its first hidden layer.",
 }
 documented = documented_by(DESCRIPTIONS)
 

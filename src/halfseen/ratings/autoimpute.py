@@ -163,21 +163,17 @@ def _normalised_dispersion(x: Floats) -> Floats:
 
 
 DESCRIPTIONS = {
-    "n_hidden": ("int", "The number of hidden units."),
+    "n_hidden": "The number of hidden units.",
     "sparsity_norm": (
-        "bool",
-        "Whether the input of a cell is divided by its number of detected genes, relative to their mean.",
+        "Whether the input of a cell is divided by its number of detected genes, relative to their mean."
     ),
-    "alpha": ("float", "The exponent of the normalisation; 1 is the published one."),
-    "centre": ("bool", "Whether the mean of all observed values is subtracted from the input."),
-    "penalty": ("float", "The factor of the squared weights of the encoder and the decoder."),
+    "alpha": "The exponent of the normalisation; 1 is the published one.",
+    "centre": "Whether the mean of all observed values is subtracted from the input.",
+    "penalty": "The factor of the squared weights of the encoder and the decoder.",
     "layer": ("str or None", "The layer of an AnnData that is read; None reads its ``X``."),
-    "batch_size": ("int", "Cells per training step."),
-    "patience": ("int", "Training stops after this many epochs without an improvement on held-out values."),
-    "validation_fraction": (
-        "float",
-        "The fraction of the observed values held out to choose the best epoch.",
-    ),
+    "batch_size": "Cells per training step.",
+    "patience": "Training stops after this many epochs without an improvement on held-out values.",
+    "validation_fraction": "The fraction of the observed values held out to choose the best epoch.",
 }
 
 

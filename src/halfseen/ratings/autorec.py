@@ -143,10 +143,9 @@ PENALTY_PER_UNIT = 0.12
             "not in rows of items.",
         ),
         "subsets": (
-            "bool",
             "Whether each training step shows the encoder a random part of the ratings of each row, three "
             "quarters on average, and predicts all of them, which makes errors smaller. The published "
-            "AutoRec always reads all.",
+            "AutoRec always reads all."
         ),
         "penalty": (
             'float or "auto"',

@@ -148,7 +148,7 @@ MOST_LEVELS = 20
             '{"user", "item"}',
             "Whether the network reads the ratings of a user or those of an item.",
         ),
-        "alpha": ("float", "The exponent of the normalisation."),
+        "alpha": "The exponent of the normalisation.",
         "penalty": (
             'float or "auto"',
             "The weight of half the sum of squared weights in the loss, in addition to the sum of costs. "

@@ -19,6 +19,7 @@ from halfseen._arrays import Floats
 from halfseen.base.parameters import (
     Descriptions,
     TrainingParameters,
+    TypesAndTexts,
     check_number,
     check_training,
     check_whole,
@@ -129,28 +130,25 @@ AT_ONCE = 8192  # entries that are decoded together
 
 NETWORK_DESCRIPTIONS: Descriptions = {
     **RATING_DESCRIPTIONS,
-    "sparsity_norm": ("bool", "Whether rows are normalised by their number of ratings."),
+    "sparsity_norm": "Whether rows are normalised by their number of ratings.",
     "mean_count": (
-        "float",
         "The constant :math:`K` of the normalisation. By default the mean number of ratings of rows that "
-        "have any; the paper has 500 for CF-NADE.",
+        "have any; the paper has 500 for CF-NADE."
     ),
-    "n_hidden": ("int", "The number of hidden units."),
+    "n_hidden": "The number of hidden units.",
     "max_epochs": (
         'int or "auto"',
         'Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 steps.',
     ),
-    "patience": ("int", "Training stops after this many epochs without an improvement on held-out ratings."),
+    "patience": "Training stops after this many epochs without an improvement on held-out ratings.",
     "validation_fraction": (
-        "float",
-        "The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.",
+        "The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none."
     ),
     "shrink": (
-        "bool",
         "Whether predictions are shrunk towards offsets of users and items, with weights chosen on the "
         "held-out ratings, so that a network that does not learn from few ratings does no harm. With fewer "
         "than 50 ratings the offsets alone are predicted; with ``validation_fraction=0`` there is no "
-        "shrinkage.",
+        "shrinkage."
     ),
     "random_state": (
         "int, numpy generator or None",
@@ -159,7 +157,7 @@ NETWORK_DESCRIPTIONS: Descriptions = {
 }
 """Parameters that all networks of ratings share."""
 
-NETWORK_ATTRIBUTES: Descriptions = {
+NETWORK_ATTRIBUTES: TypesAndTexts = {
     **RATING_ATTRIBUTES,
     "network_weight_": (
         "tuple of float",

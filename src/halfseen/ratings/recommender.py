@@ -19,7 +19,7 @@ from halfseen._arrays import Booleans, Floats
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
-from halfseen.base.parameters import Descriptions, all_or_nothing, check_whole, finite_answer
+from halfseen.base.parameters import Descriptions, TypesAndTexts, all_or_nothing, check_whole, finite_answer
 from halfseen.ratings.table import (
     Identifiers,
     Positions,
@@ -107,7 +107,7 @@ RATING_DESCRIPTIONS: Descriptions = {
 }
 """Parameters that all recommenders share."""
 
-RATING_ATTRIBUTES: Descriptions = {
+RATING_ATTRIBUTES: TypesAndTexts = {
     "users_, items_": ("arrays", "The identifiers of `fit`, sorted."),
     "rating_range_": ("tuple of float", "The ends of the rating scale."),
 }

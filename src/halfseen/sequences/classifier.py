@@ -257,28 +257,25 @@ N_PARTS = 4  # random parts of each held-out sequence, beside the whole, for the
 MIN_IMPROVEMENT = 1e-4
 
 DESCRIPTIONS = {
-    "width": ("int", "Units of the network's state."),
+    "width": "Units of the network's state.",
     "cell": ('{"lstm", "gru"}', "The recurrent cell."),
     "count_over": (
         '{"sequence", "step"}',
         "Whether the normalisation counts the observed values of the whole sequence or of each step.",
     ),
     "alpha": (
-        "float",
         "The exponent of the normalisation: 1 is the published one, 1/2 keeps the variance of standardised "
-        "inputs constant, 0 fills missing values with zeros only.",
+        "inputs constant, 0 fills missing values with zeros only."
     ),
-    "mask_inputs": ("bool", "Whether the mask of observed values is an input of the network."),
+    "mask_inputs": "Whether the mask of observed values is an input of the network.",
     "time_gaps": (
-        "bool",
         "Whether the number of steps since each feature was last observed is an input. Steps are assumed to "
-        "be equally spaced.",
+        "be equally spaced."
     ),
     "subsets": (
-        "bool",
         "Whether each training step uses a random part of the observed values of each sequence, from none to "
         "all, and probabilities are calibrated on random parts of held-out sequences, by the "
-        "number of observed values. They are then right on average however few values are known.",
+        "number of observed values. They are then right on average however few values are known."
     ),
     "class_weight": (
         'dict, "balanced" or None',
@@ -290,16 +287,12 @@ DESCRIPTIONS = {
         "The score of held-out sequences that chooses the epoch whose weights are kept. With more than two "
         "classes the AUROC is the mean of those of each class against the others.",
     ),
-    "batch_size": ("int", "Sequences per training step."),
-    "learning_rate": ("float", "The learning rate."),
-    "patience": (
-        "int",
-        "Training stops after this many epochs without an improvement on held-out sequences.",
-    ),
+    "batch_size": "Sequences per training step.",
+    "learning_rate": "The learning rate.",
+    "patience": "Training stops after this many epochs without an improvement on held-out sequences.",
     "validation_fraction": (
-        "float",
         "The fraction of the sequences of each class that is held out if `fit` is given no validation data. "
-        "Of fewer than 50 sequences none is held out.",
+        "Of fewer than 50 sequences none is held out."
     ),
 }
 

@@ -209,11 +209,10 @@ class OrderedLikelihood:
 
 
 DESCRIPTIONS = {
-    "width": ("int", "The number of hidden units."),
+    "width": "The number of hidden units.",
     "n_orderings": (
-        "int",
         "The number of random orderings of the features. The density is the mean of the densities of all "
-        "orderings, which share their weights; its cost grows with their number.",
+        "orderings, which share their weights; its cost grows with their number."
     ),
     "normalisation": (
         '{None, "mask", "causal", "input", "all"}',

@@ -212,18 +212,17 @@ def _numbers(table: Table) -> npt.NDArray[np.float64]:
 
 
 DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
-    "width": ("int", "Units of each hidden layer."),
-    "n_layers": ("int", "The number of hidden layers; 0 for a linear model."),
+    "width": "Units of each hidden layer.",
+    "n_layers": "The number of hidden layers; 0 for a linear model.",
     "alpha": (
         'float or "learned"',
         "The exponent of the normalisation. Columns are standardised, for which 1/2 keeps the variance of "
         'the first layer constant; 1 is the published one, 0 none, and ``"learned"`` is trained.',
     ),
-    "shrinkage": ("float", "Damps the factor of rows with few observed values."),
+    "shrinkage": "Damps the factor of rows with few observed values.",
     "dropout": (
-        "float",
         "The probability that a hidden unit is dropped in training; units are rescaled by the exact "
-        "number of kept units.",
+        "number of kept units."
     ),
     "class_weight": (
         'dict, "balanced" or None',

@@ -32,10 +32,10 @@ N_FORESTS = 5  # grown with other rows held out each; on tables of benchmarks/bo
 MANY_ROWS = 10_000  # with more there is one forest, because it takes long and would gain less; a guess
 
 TREE_PARAMETERS = {
-    "max_iter": ("int", "Maximum number of trees of a forest, for each class if there are more than two."),
-    "learning_rate": ("float", "The factor of each tree."),
-    "max_leaf_nodes": ("int", f"Maximum number of leaves of a tree, at most {MAX_LEAVES}."),
-    "min_samples_leaf": ("int", "Minimum number of training rows in a leaf."),
+    "max_iter": "Maximum number of trees of a forest, for each class if there are more than two.",
+    "learning_rate": "The factor of each tree.",
+    "max_leaf_nodes": f"Maximum number of leaves of a tree, at most {MAX_LEAVES}.",
+    "min_samples_leaf": "Minimum number of training rows in a leaf.",
 }
 MAX_FEATURES = "The share of the columns that each split considers, drawn at random; at least one column."
 documented = documented_by(TREE_PARAMETERS | {"max_features": ("float", MAX_FEATURES)})
