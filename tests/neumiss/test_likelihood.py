@@ -143,7 +143,7 @@ def test_values_under_the_mask_are_never_read(estimator):
     batch = model._features.encode(model._read(X, reset=False).codes)
     poison = Incomplete(torch.where(batch.observed, batch.x, torch.nan), batch.observed)
     first = model.model_.first
-    for one, other in zip(vars(first(batch)).values(), vars(first(poison)).values(), strict=True):
+    for one, other in zip(first(batch), first(poison), strict=True):
         assert torch.equal(one, other)
 
 

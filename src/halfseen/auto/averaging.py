@@ -20,6 +20,7 @@ from halfseen.base.catalogue import build_named, catalogue_name, find_method, pr
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.members import check_reads_codes
 from halfseen.base.parameters import (
+    SCHEMA,
     check_level,
     check_number,
     check_whole,
@@ -53,7 +54,8 @@ documented = documented_by(
             "have none. By default they are found by cross-validation.",
         ),
         "n_splits": "The number of folds by which weights are found.",
-    }
+    },
+    SCHEMA,
 )
 
 
@@ -270,8 +272,6 @@ class AveragingRegressor(RegressorMixin, Averaging):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     weights_ : dict of str to float
         The weights of the predictors that are averaged, by name.
     members_ : list of predictors

@@ -20,7 +20,7 @@ from halfseen._arrays import Floats, Integers
 from halfseen._threads import map_in_threads, task_threads, warning_filters
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_reads_codes
-from halfseen.base.parameters import check_whole, documented_by, documented_fit, finite_answer
+from halfseen.base.parameters import SCHEMA, check_whole, documented_by, documented_fit, finite_answer
 from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, unequal
@@ -202,7 +202,8 @@ documented = documented_by(
             "in `fit`."
         ),
         **{name: f"Of boosted trees. {text}" for name, text in TREE_PARAMETERS.items()},
-    }
+    },
+    SCHEMA,
 )
 
 
@@ -416,8 +417,6 @@ class ImputeThenRegressor(EqualWidthRegressor, _ImputeThen):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     imputer_ : imputer
         Fitted to the numeric codes of the columns.
     n_iter_ : int

@@ -192,16 +192,9 @@ class TabularDensity(FeatureAdapter, Generic[ModuleT]):
     """A model over the codes of a table, given a density of features with exact marginals and conditionals.
 
     A subclass implements how the model is rebuilt (`from_state`).
-
-    Parameters
-    ----------
-    columns, features : sequence of Column, FeatureMap
-        As of `FeatureAdapter`.
-    module : nn.Module
-        The fitted density: a `DrawableModel` over features.
     """
 
-    module: ModuleT
+    module: ModuleT  # the fitted density: a `DrawableModel` over features
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""

@@ -13,6 +13,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
     TARGETS,
+    Descriptions,
     TrainingParameters,
     check_number,
     check_training,
@@ -28,7 +29,7 @@ from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
 
-NETWORK_DESCRIPTIONS = {
+NETWORK_DESCRIPTIONS: Descriptions = {
     "batch_size": (
         'int or "auto"',
         'Rows per training step. ``"auto"`` makes about 20 batches of 16 to 512 rows per epoch.',
@@ -101,12 +102,7 @@ class NetworkBase(TrainingParameters, TableEstimator):
         check_whole("batch_size", self.batch_size, 1, auto=True)
         check_number("weight_decay", self.weight_decay, lambda v: 0 <= v < np.inf, "a number of at least 0")
         check_training(self)
-        steps = Steps(
-            features=self._encode_rows,
-            held_out=self.validation_fraction,
-            learn=self._train,
-            calibrate=self._calibrate,
-        )
+        steps = Steps(features=self._encode_rows, learn=self._train, calibrate=self._calibrate)
         return fit_predictor(self, steps, X, y, sample_weight)
 
     @property

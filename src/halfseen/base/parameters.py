@@ -28,7 +28,7 @@ LOGGER = logging.getLogger(__name__)
 ClassT = TypeVar("ClassT", bound=type)
 FitT = TypeVar("FitT", bound=Callable[..., Any])
 TypesAndTexts = Mapping[str, tuple[str, str]]
-Descriptions = Mapping[str, str | tuple[str, str]]
+Descriptions = dict[str, str | tuple[str, str]]
 """The text of each parameter; with its type, if the annotation does not say all there is to say of it."""
 
 LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
@@ -87,8 +87,11 @@ FIT_ARGUMENTS: TypesAndTexts = {
 }
 """What `documented_fit` says of the arguments of `fit`."""
 
+SCHEMA: TypesAndTexts = {"schema_": ("Schema", "The kind of each column, and the reasons.")}
+"""The fitted attribute of every estimator of tables."""
+
 IMPUTER_ATTRIBUTES: TypesAndTexts = {
-    "schema_": ("Schema", "The kind of each column, and the reasons."),
+    **SCHEMA,
     "columns_left_": (
         "dict of str to str",
         "The columns of a data frame whose missing values are left empty, and the reasons.",
@@ -127,7 +130,7 @@ class TrainingParameters:
 
 
 def documented_by(
-    descriptions: Descriptions, attributes: TypesAndTexts | None = None
+    descriptions: Mapping[str, str | tuple[str, str]], attributes: TypesAndTexts | None = None
 ) -> Callable[[ClassT], ClassT]:
     """Returns a decorator that completes the docstring of a class by what it shares with other classes.
 

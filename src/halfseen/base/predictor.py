@@ -20,7 +20,7 @@ from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
-from halfseen.base.parameters import all_or_nothing, check_level, finite_answer
+from halfseen.base.parameters import TrainingParameters, all_or_nothing, check_level, finite_answer
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, read_number_column, read_numbers, read_weights
 from halfseen.data.incomplete import Incomplete, Standardizer
@@ -52,7 +52,7 @@ class Steps:
     features: Callable[[Incomplete, Any, Tensor], tuple[Any, Fitted]]
     # From codes, rows and the generator, to what must be decided from all rows, before some are held out.
     plan: Callable[[Incomplete, Any, torch.Generator], Any] = _no_plan
-    held_out: float = 0.0  # the fraction of the rows that is held out
+    held_out: float = 0.0  # the fraction of the rows that is held out, without a `validation_fraction`
     # From training rows, held-out rows or None, the plan and the generator, to attributes.
     learn: Callable[[Any, Any, Any, torch.Generator], Fitted]
     # From training rows, held-out rows or None and the generator, to attributes.
@@ -82,7 +82,8 @@ def fit_predictor(
     rows, found = steps.features(codes, target, weights[counted])
     fitted.update(found)
     plan = steps.plan(codes, rows, generator)
-    train, held = split_rows(rows, steps.held_out, generator)
+    trained = isinstance(estimator, TrainingParameters)
+    train, held = split_rows(rows, estimator.validation_fraction if trained else steps.held_out, generator)
     del read, codes
     every = rows if steps.refit else None
     del rows  # all rows are in train and held, and memory holds them once

@@ -45,24 +45,6 @@ class Factor:
 class SubstantiveModel:
     """A regression of one column on others, as a formula; it is parsed and never executed as code.
 
-    Attributes
-    ----------
-    text : str
-        The formula.
-    names : tuple of str
-        Of the modelled columns.
-    outcome : int
-        The position of the outcome.
-    terms : tuple of tuple of Factor
-        Each term is a product of factors. The constant is not among them.
-    family : {"linear", "logistic", "poisson", "cox"}
-        The model of the outcome.
-    event : int or None
-        For a Cox model, the position of the column whose second level marks an event; None if all rows have
-        one. The outcome is then the time.
-    found : bool
-        Whether the regression was found in the data and not stated.
-
     Examples
     --------
     >>> columns = [Column(name, "continuous", "float64", "number") for name in ("y", "x", "z")]
@@ -71,13 +53,15 @@ class SubstantiveModel:
     ((1, 2), 4, 'linear')
     """
 
-    text: str
-    names: tuple[str, ...]
-    outcome: int
-    terms: tuple[tuple[Factor, ...], ...]
-    family: str
+    text: str  # the formula
+    names: tuple[str, ...]  # of the modelled columns
+    outcome: int  # the position of the outcome
+    terms: tuple[tuple[Factor, ...], ...]  # each is a product of factors; without the constant
+    family: str  # the model of the outcome: "linear", "logistic", "poisson" or "cox"
+    # For a Cox model, whose outcome is the time, the position of the column whose second level marks an
+    # event; None if all rows have one.
     event: int | None = None
-    found: bool = False
+    found: bool = False  # whether the regression was found in the data and not stated
 
     @classmethod
     def parse(cls, text: str, columns: Sequence[Column], family: str = "auto") -> "SubstantiveModel":

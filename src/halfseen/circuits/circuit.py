@@ -190,8 +190,7 @@ class Circuit(CircuitPasses):
     Examples
     --------
     >>> from halfseen.distributions.leaves_counts import CategoricalLeaf
-    >>> from halfseen.distributions.observation_model import Part
-    >>> from halfseen.distributions.observation_model import ObservationModel
+    >>> from halfseen.distributions.observation_model import ObservationModel, Part
     >>> from halfseen.circuits.structure import Structure
     >>> observation = ObservationModel([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])
     >>> circuit = Circuit(Structure.shallow(n_columns=2, n_leaves=2, n_channels=3), observation)

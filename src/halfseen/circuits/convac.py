@@ -364,12 +364,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self._check_shape()
         if self.averaging not in get_args(Averaging):
             raise ValueError(f"averaging must be 'geometric' or 'mixture', got {self.averaging!r}.")
-        steps = Steps(
-            features=self._encode_rows,
-            held_out=self.validation_fraction,
-            learn=self._learn,
-            calibrate=self._calibrate,
-        )
+        steps = Steps(features=self._encode_rows, learn=self._learn, calibrate=self._calibrate)
         return fit_predictor(self, steps, X, y, sample_weight)
 
     def _read_target(self, y: Any, n_rows: int, weights: Tensor) -> tuple[Tensor, Fitted]:

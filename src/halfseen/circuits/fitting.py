@@ -12,6 +12,7 @@ from torch import Tensor
 from halfseen._random import choose_rows
 from halfseen.base.parameters import (
     IMPUTER_ATTRIBUTES,
+    Descriptions,
     TrainingParameters,
     check_training,
     check_whole,
@@ -25,7 +26,7 @@ from halfseen.data.incomplete import Incomplete, Passes, add_in_tree
 from halfseen.training.loop import Schedule, TrainingSettings
 from halfseen.training.progress import EMProgress, History, Stopped
 
-DESCRIPTIONS = {
+DESCRIPTIONS: Descriptions = {
     "n_leaves": "The number of components of each column.",
     "n_channels": (
         "int or sequence of int",
@@ -65,7 +66,7 @@ DESCRIPTIONS = {
 documented = documented_by(DESCRIPTIONS)
 documented_imputer = documented_by(DESCRIPTIONS, IMPUTER_ATTRIBUTES)
 
-IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
+IMAGE_DESCRIPTIONS: Descriptions = DESCRIPTIONS | {
     "n_leaves": "The number of components of a patch, shared by all positions.",
     "n_channels": (
         "int or sequence of int",

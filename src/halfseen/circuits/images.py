@@ -115,17 +115,9 @@ def restore_image_circuit(
 
 @dataclass(frozen=True)
 class ImageCircuit(PixelModel):
-    """A circuit over the codes of pixels; valid under MAR, with exact marginals and conditionals.
+    """A circuit over the codes of pixels; valid under MAR, with exact marginals and conditionals."""
 
-    Parameters
-    ----------
-    columns, features : sequence of Column, FeatureMap
-        As of `PixelModel`.
-    circuit : Circuit
-        The fitted circuit, with one class.
-    """
-
-    circuit: Circuit
+    circuit: Circuit  # the fitted circuit, with one class
 
     @torch.no_grad()
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:

@@ -133,9 +133,8 @@ class CircuitImputer(CircuitParameters, BaseImputer):
     levels categorical within a component. The circuit is trained by gradients on the observed cells, with
     early stopping on held-out rows, or by EM. Values are assumed to be missing at random (MAR).
 
-    No component is narrower than a twentieth of a standard deviation. Columns that are nearly copies of each
-    other, with a correlation above 0.995, are therefore imputed from each other by a linear relation, with
-    its residuals; see ``near_copies_``. Densities of rows do not know the relation.
+    As in `MixtureImputer`, components have a least width, and columns that are nearly copies of each other
+    are imputed from each other; see ``near_copies_``.
 
     Attributes
     ----------

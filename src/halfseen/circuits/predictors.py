@@ -70,7 +70,6 @@ class CircuitPredictor(CircuitParameters, TableEstimator):
         steps = Steps(
             features=self._encode_rows,
             plan=self._plan,
-            held_out=self.validation_fraction,
             learn=self._train,
             calibrate=self._calibrate,
         )

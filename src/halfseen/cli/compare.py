@@ -16,7 +16,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 import halfseen
 from halfseen.cli.main import one_line
 from halfseen.cli.options import build, parse_methods
-from halfseen.cli.progress import Reporter, Step
+from halfseen.cli.progress import Reporter, Step, method_table
 from halfseen.cli.requests import CompareRequest
 from halfseen.evaluation.candidates import OnNumbers
 from halfseen.evaluation.comparison import RESULT_FILES, RUNS, Comparison
@@ -209,14 +209,7 @@ def comparison_table(summary: dict[str, Any], part: str, *, narrow: bool = False
     settings = summary["settings"]
     times = plural(settings["n_repeats"], "repetition")
     title = f"Removed values of {PARTS[part]}: mean and 95% CI over {times}"
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        padding=(0, 0) if narrow else (0, 1),
-    )
-    table.add_column("method", no_wrap=True)
+    table = method_table(title, narrow)
     for score in summary["scores"]:
         near = f" {settings['level']:.0%}" if score["direction"] == "level" else ""
         table.add_column(f"{score['label']}{near} {ARROWS[score['direction']]}".strip(), justify="right")

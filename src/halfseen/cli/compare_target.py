@@ -18,7 +18,7 @@ from halfseen._machine import plain_json
 from halfseen.base.catalogue import N_DRAWS, build_named, catalogue_name, find_method
 from halfseen.cli.main import one_line
 from halfseen.cli.options import COMPARED_PREDICTORS, Predictor, parse_rates
-from halfseen.cli.progress import Reporter, Step
+from halfseen.cli.progress import Reporter, Step, method_table
 from halfseen.cli.requests import CompareRequest
 from halfseen.cli.sources import expand
 from halfseen.errors import TableError
@@ -267,14 +267,7 @@ def prediction_table(summary: dict[str, Any], *, narrow: bool = False) -> Table:
     title = f"Predicting {one_line(summary['target'])} ({summary['task']})"
     times = f"{summary['n_repeats']} repetitions of " if summary["n_repeats"] > 1 else ""
     title += f": mean and 95% CI over {times}{summary['n_splits']} folds"
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        padding=(0, 0) if narrow else (0, 1),
-    )
-    table.add_column("method", no_wrap=True)
+    table = method_table(title, narrow)
     for score in summary["scores"]:
         table.add_column(score["label"], justify="right", no_wrap=True)
     later = summary["rates"][1:]

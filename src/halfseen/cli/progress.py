@@ -20,6 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 import halfseen
@@ -245,6 +246,19 @@ class Reporter:
 
         with in_thread(beat, "halfseen progress"):
             yield move
+
+
+def method_table(title: str, narrow: bool) -> Table:
+    """Return a table with a column for the names of methods; a narrow one has no space around its cells."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        padding=(0, 0) if narrow else (0, 1),
+    )
+    table.add_column("method", no_wrap=True)
+    return table
 
 
 def wrap_words(text: str, width: int) -> list[str]:

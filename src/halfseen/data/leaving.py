@@ -171,33 +171,20 @@ Grade = Literal["good", "fair", "poor"]
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """The hidden values of one column, compared with the values imputed for them.
+    """The hidden values of one column, compared with the values imputed for them."""
 
-    Attributes
-    ----------
-    name : str
-        The column.
-    measure : {"error", "accuracy"}
-        Root mean squared error in standard deviations of the shown values, or the share of levels that were
-        filled right.
-    n_cells : int
-        The number of hidden values.
-    value, baseline : float
-        The measure of the filled values, and of the mean or the most frequent level of the shown values.
-    skill : float
-        The relative reduction of the baseline's squared error, or of its number of wrong levels: 1 is
-        perfect, and 0 is no better than the baseline.
-    skill_low : float
-        The lower end of an approximate 95% interval of the skill.
-    """
-
-    name: str
+    name: str  # the column
+    # "error", the root mean squared error in standard deviations of the shown values, or "accuracy", the
+    # share of levels that were filled right.
     measure: str
-    n_cells: int
+    n_cells: int  # the number of hidden values
+    # The measure of the filled values, and of the mean or the most frequent level of the shown values.
     value: float
     baseline: float
+    # The relative reduction of the baseline's squared error, or of its number of wrong levels: 1 is perfect,
+    # 0 is no better than the baseline.
     skill: float
-    skill_low: float
+    skill_low: float  # the lower end of an approximate 95% interval of the skill
 
     @classmethod
     def of(cls, name: str, measure: str, loss: Floats, baseline: Floats) -> "ColumnCheck | None":

@@ -245,21 +245,12 @@ class Association:
 
 @dataclass(frozen=True)
 class Associations:
-    """All pairs that could be tested, the strongest first.
+    """All pairs that could be tested, the strongest first."""
 
-    Attributes
-    ----------
-    pairs : tuple of Association
-        Pairs with an adjusted p-value below 5% first, then the others; both sorted by strength.
-    n_untested : int
-        The number of pairs with too few rows in one group, or with a constant column.
-    n_left_out : int
-        The number of columns of a wide table that were not analysed.
-    """
-
+    # Pairs with an adjusted p-value below 5% first, then the others; both sorted by strength.
     pairs: tuple[Association, ...]
-    n_untested: int
-    n_left_out: int
+    n_untested: int  # the number of pairs with too few rows in one group, or with a constant column
+    n_left_out: int  # the number of columns of a wide table that were not analysed
 
     def about(self, name: str) -> tuple[Association, ...]:
         """Returns the pairs whose other column has this name."""

@@ -197,52 +197,25 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Monotonicity:
-    """Whether columns can be ordered so that everything after a missing value is missing too.
+    """Whether columns can be ordered so that everything after a missing value is missing too."""
 
-    Attributes
-    ----------
-    order : tuple of str
-        The incomplete columns, those with fewer missing values first. If any order is monotone, this one is.
-    monotone : bool
-        Whether all rows fit the order.
-    share : float
-        The fraction of rows that fit the order.
-    """
-
+    # The incomplete columns, those with fewer missing values first. If any order is monotone, this one is.
     order: tuple[str, ...]
-    monotone: bool
-    share: float
+    monotone: bool  # whether all rows fit the order
+    share: float  # the fraction of rows that fit the order
 
 
 @dataclass(frozen=True)
 class PatternTable:
-    """The most frequent patterns of the incomplete columns.
+    """The most frequent patterns of the incomplete columns."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        The incomplete columns, in the order of the table.
-    rows : tuple of Pattern
-        The most frequent patterns, the most frequent first.
-    n_patterns : int
-        The number of distinct patterns.
-    n_single : int
-        The number of patterns that occur in one row only.
-    n_complete_rows : int
-        The number of complete rows.
-    together : tuple of tuples of str
-        Groups of columns that are always missing together.
-    monotonicity : Monotonicity
-        Whether the missingness is monotone, as when subjects drop out of a study.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[Pattern, ...]
-    n_patterns: int
-    n_single: int
-    n_complete_rows: int
-    together: tuple[tuple[str, ...], ...]
-    monotonicity: Monotonicity
+    columns: tuple[str, ...]  # the incomplete columns, in the order of the table
+    rows: tuple[Pattern, ...]  # the most frequent patterns, the most frequent first
+    n_patterns: int  # the number of distinct patterns
+    n_single: int  # the number of patterns that occur in one row only
+    n_complete_rows: int  # the number of complete rows
+    together: tuple[tuple[str, ...], ...]  # groups of columns that are always missing together
+    monotonicity: Monotonicity  # whether the missingness is monotone, as when subjects drop out of a study
 
 
 def tabulate_patterns(patterns: PatternCounts, names: Sequence[str]) -> PatternTable:

@@ -235,18 +235,12 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class TrainingDrift:
-    """The missing rates of new rows compared with those of the training rows of a model.
+    """The missing rates of new rows compared with those of the training rows of a model."""
 
-    Attributes
-    ----------
-    n_rows, n_training_rows : int
-        The number of new rows, and of training rows.
-    columns : tuple of RateChange
-        The columns of the model, the largest difference first; the reference is the training table.
-    """
-
+    # The number of new rows, and of training rows.
     n_rows: int
     n_training_rows: int
+    # The columns of the model, the largest difference first; the reference is the training table.
     columns: tuple[RateChange, ...]
 
     @property

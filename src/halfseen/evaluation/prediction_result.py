@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.stats import t as student_t
 
 from halfseen._arrays import Floats
-from halfseen.evaluation.comparison import Estimate, estimate_known
+from halfseen.evaluation.comparison import SCORES, Direction, Estimate, estimate_known
 from halfseen.evaluation.prediction import PredictionRecord, Task
 from halfseen.evaluation.trial import count_errors
 from halfseen.words import minus, names_words
@@ -20,15 +20,12 @@ AVERAGE = "average"
 """The name of the average in a comparison."""
 
 
-PREDICTION_SCORES = {
+PREDICTION_SCORES: dict[str, tuple[str, Direction]] = {
     "r2": ("R\N{SUPERSCRIPT TWO}", "high"),
-    "rmse": ("RMSE", "low"),
-    "mae": ("MAE", "low"),
-    "log_loss": ("log-loss", "low"),
-    "accuracy": ("accuracy", "high"),
+    **{name: SCORES[name] for name in ("rmse", "mae", "log_loss", "accuracy")},
     "auc": ("AUC", "high"),
 }
-"""Name and direction of each score."""
+"""Name and direction of each score, as of scores of imputers."""
 
 MAIN: dict[Task, str] = {"regression": "r2", "classification": "log_loss"}
 """The score that ranks methods."""
@@ -65,24 +62,14 @@ def corrected_mean(values: npt.ArrayLike, test_ratio: float, level: float = 0.95
 
 @dataclass(frozen=True)
 class Place:
-    """The result of a method.
+    """The result of a method."""
 
-    Attributes
-    ----------
-    method : str
-        Its name.
-    estimate : Estimate
-        Its main score, with a 95% interval.
-    gap : Estimate
-        How much worse it is than the best, over the folds that both finished, with a 95% interval; positive
-        is worse, in the units of the main score.
-    best, tied : bool
-        Whether it is the best; whether the interval of the gap includes zero.
-    """
-
-    method: str
-    estimate: Estimate
+    method: str  # its name
+    estimate: Estimate  # its main score, with a 95% interval
+    # How much worse it is than the best, over the folds that both finished, with a 95% interval; in the
+    # units of the main score, positive if it is worse.
     gap: Estimate
+    # Whether it is the best; whether the interval of the gap includes zero.
     best: bool
     tied: bool
 

@@ -49,30 +49,19 @@ class Trial:
 
 @dataclass(frozen=True)
 class Record:
-    """The result of one method in one repetition, which may be a failure.
-
-    Attributes
-    ----------
-    status : {"ok", "failed", "not applicable"}
-        What happened.
-    error : str
-        Type and message of what was raised, if it failed; the reason, if it is not applicable.
-    seconds : float
-        The time to fit and to impute every row once; draws, intervals and scoring are not included.
-    scores : dict
-        By part ("in": rows that were fitted, "out": new rows) and score; NaN where a score does not apply.
-    columns : dict
-        By part, column and score: RMSE and MAE of numbers, accuracy and log-loss of levels.
-    """
+    """The result of one method in one repetition, which may be a failure."""
 
     method: str
     repeat: int
     seed: int
-    status: str
-    error: str = ""
+    status: str  # "ok", "failed", "not applicable": what happened
+    error: str = ""  # type and message of what was raised, if it failed; the reason, if it is not applicable
+    # The time to fit and to impute every row once; draws, intervals and scoring are not included.
     seconds: float = float("nan")
     warnings: tuple[str, ...] = ()
+    # By part ("in": rows that were fitted, "out": new rows) and score; NaN where a score does not apply.
     scores: dict[str, dict[str, float]] | None = None
+    # By part, column and score: RMSE and MAE of numbers, accuracy and log-loss of levels.
     columns: dict[str, dict[str, dict[str, float]]] | None = None
     resumed: bool = False
 

@@ -59,13 +59,12 @@ class GaussianRegressor(ScaledTargetRegressor):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(500, 2))
-    >>> y = X[:, 0] + X[:, 1]
-    >>> X[rng.random(X.shape) < 0.2] = np.nan
-    >>> GaussianRegressor().fit(X, y).predict([[1.0, 2.0], [1.0, np.nan]]).round(1)
-    array([3., 1.])
+    >>> from halfseen.datasets import load_penguins
+    >>> penguins = load_penguins("pandas").dropna(subset=["body_mass_g"])
+    >>> inputs = penguins[["bill_length_mm", "flipper_length_mm", "sex"]]
+    >>> model = GaussianRegressor().fit(inputs, penguins["body_mass_g"])
+    >>> round(model.score(inputs, penguins["body_mass_g"]), 2)
+    0.8
     """
 
     _saved = ("objective_", "n_iter_")

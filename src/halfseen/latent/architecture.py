@@ -315,20 +315,11 @@ class LatentSampler(Protocol):
 
 @dataclass(frozen=True)
 class TabularLatent(FeatureAdapter):
-    """A latent-variable model over the codes of a table; log densities are lower bounds.
+    """A latent-variable model over the codes of a table; log densities are lower bounds."""
 
-    Parameters
-    ----------
-    columns, features : sequence of Column, FeatureMap
-        As of `FeatureAdapter`.
-    preimputer : Gaussian
-        A Gaussian of the features; its conditional means replace missing values in the input of the encoder.
-    sampler : LatentSampler
-        The sampler of missing features.
-    """
-
+    # A Gaussian of the features; its conditional means replace missing values in the input of the encoder.
     preimputer: Gaussian
-    sampler: LatentSampler
+    sampler: LatentSampler  # of missing features
 
     def _rows(self, codes: Incomplete) -> Incomplete:
         return RowEncoding(self.features, self.preimputer).rows(codes)
@@ -353,18 +344,10 @@ class ImageLatent(PixelModel):
     """A latent-variable model over the codes of pixels; results are computed by importance sampling.
 
     Networks compute in single precision, in which convolutions are fast.
-
-    Parameters
-    ----------
-    columns, features : sequence of Column, FeatureMap
-        As of `PixelModel`.
-    sampler : LatentSampler
-        Answers for rows of features.
-    is_density : bool
-        Whether pixels are real numbers, which have densities; shades and binary pixels have probabilities.
     """
 
-    sampler: LatentSampler
+    sampler: LatentSampler  # answers for rows of features
+    # Whether pixels are real numbers, which have densities; shades and binary pixels have probabilities.
     is_density: bool
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:

@@ -239,8 +239,7 @@ class LatentObjective:
 
     References
     ----------
-    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
-    variational families, table 1.
+    Simkus & Gutmann (2024), table 1; see `MissVAEImputer`.
 
     Examples
     --------

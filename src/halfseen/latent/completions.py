@@ -61,8 +61,7 @@ class Completions:
 
     References
     ----------
-    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
-    variational families, algorithm 1.
+    Simkus & Gutmann (2024), algorithm 1; see `MissVAEImputer`.
 
     Examples
     --------

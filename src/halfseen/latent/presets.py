@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from halfseen.base.parameters import IMPUTER_ATTRIBUTES, documented_by
+from halfseen.base.parameters import IMPUTER_ATTRIBUTES, Descriptions, documented_by
 from halfseen.latent.imputer import BaseLatentImputer
 from halfseen.words import Missingness
 
-DESCRIPTIONS = {
+DESCRIPTIONS: Descriptions = {
     "posterior": (
         '{"gaussian", "mixture", "imputations"}',
         "The family of the approximate posterior :math:`q(z \\mid x_o)`. A mixture can represent "

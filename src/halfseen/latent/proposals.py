@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import torch
 from scipy import special
@@ -306,8 +306,7 @@ class WeightedDraws:
         return WeightedDraws(self.log_w[:n_draws, rows], self.parameters[:n_draws, rows], completed)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Some draws, from the position `first` on, of the rows at the positions `rows` (N)."""
 
     first: int

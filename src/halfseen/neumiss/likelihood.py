@@ -14,6 +14,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
     TARGETS,
+    Descriptions,
     TrainingParameters,
     check_training,
     check_whole,
@@ -44,7 +45,7 @@ HEADS = ("auto", "linear", "mlp")
 WEIGHT_DECAY = 1e-2
 
 
-DESCRIPTIONS = {
+DESCRIPTIONS: Descriptions = {
     "missingness": (
         '{"auto", "mar", "self-masking-probit", "self-masking-gaussian"}',
         "The assumed mechanism: missing at random; a probability that rises or falls with the missing "
@@ -109,7 +110,6 @@ class NeuMissBase(TrainingParameters, TableEstimator):
         steps = Steps(
             features=self._encode_rows,
             plan=self._plan,
-            held_out=self.validation_fraction,
             learn=self._learn,
             needs_columns=False,
         )

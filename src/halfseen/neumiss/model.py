@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -135,8 +136,7 @@ LAYER_COPIES = 8  # numbers in memory per unit of a layer while networks predict
 NETWORK = "network."
 
 
-@dataclass(frozen=True)
-class HeadInputs:
+class HeadInputs(NamedTuple):
     """Outputs of the joint Gaussian for rows: inputs of networks (N, P), a prediction and its scale."""
 
     inputs: Tensor
@@ -163,11 +163,7 @@ class FirstPrediction:
         if len(batch) <= size:
             return self._of(batch)
         parts = [self._of(part) for part in batch.chunks(size)]
-        return HeadInputs(
-            torch.cat([part.inputs for part in parts]),
-            torch.cat([part.base for part in parts]),
-            torch.cat([part.spread for part in parts]),
-        )
+        return HeadInputs(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
     def _of(self, batch: Incomplete) -> HeadInputs:
         clipped = self.clip(batch)

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from torch import Tensor, nn
 
 from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
-from halfseen.base.parameters import check_whole, documented_by
+from halfseen.base.parameters import Descriptions, check_whole, documented_by
 from halfseen.base.predictor import ScaledTargetRegressor
 from halfseen.base.targets import WithClasses
 from halfseen.data.incomplete import Incomplete
@@ -300,7 +300,7 @@ def _check_sizes(n_features: int, depth: int) -> None:
         raise ValueError(f"depth must not be negative, got {depth!r}.")
 
 
-DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
+DESCRIPTIONS: Descriptions = NETWORK_DESCRIPTIONS | {
     "depth": "The number of Neumann steps.",
     "shared_weights": (
         "Whether all steps share one matrix (the network of 2021), or each step has its own (that of 2020)."

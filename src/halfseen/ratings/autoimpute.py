@@ -19,6 +19,7 @@ from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
 from halfseen.base.parameters import (
+    Descriptions,
     TrainingParameters,
     all_or_nothing,
     check_number,
@@ -162,7 +163,7 @@ def _normalised_dispersion(x: Floats) -> Floats:
     return result
 
 
-DESCRIPTIONS = {
+DESCRIPTIONS: Descriptions = {
     "n_hidden": "The number of hidden units.",
     "sparsity_norm": (
         "Whether the input of a cell is divided by its number of detected genes, relative to their mean."

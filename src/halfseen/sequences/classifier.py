@@ -21,6 +21,7 @@ from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
 from halfseen.base.parameters import (
+    Descriptions,
     TrainingParameters,
     all_or_nothing,
     check_number,
@@ -256,7 +257,7 @@ GRADIENT_CLIP = 1.0
 N_PARTS = 4  # random parts of each held-out sequence, beside the whole, for the calibration
 MIN_IMPROVEMENT = 1e-4
 
-DESCRIPTIONS = {
+DESCRIPTIONS: Descriptions = {
     "width": "Units of the network's state.",
     "cell": ('{"lstm", "gru"}', "The recurrent cell."),
     "count_over": (

@@ -17,6 +17,7 @@ from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
 from halfseen.base.parameters import (
+    Descriptions,
     TrainingParameters,
     all_or_nothing,
     check_training,
@@ -208,7 +209,7 @@ class OrderedLikelihood:
         return -module.log_prob(batch, int(noise[0] * module.n_orderings))
 
 
-DESCRIPTIONS = {
+DESCRIPTIONS: Descriptions = {
     "width": "The number of hidden units.",
     "n_orderings": (
         "The number of random orderings of the features. The density is the mean of the densities of all "

@@ -16,7 +16,14 @@ from torch import Tensor
 
 from halfseen.base.model_file import Saveable
 from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
-from halfseen.base.parameters import all_or_nothing, check_number, check_rows, check_whole, documented_by
+from halfseen.base.parameters import (
+    Descriptions,
+    all_or_nothing,
+    check_number,
+    check_rows,
+    check_whole,
+    documented_by,
+)
 from halfseen.base.predictor import ScaledTargetRegressor
 from halfseen.base.targets import Classes, Fitted, WithClasses
 from halfseen.data.frames import Table, is_frame
@@ -211,7 +218,7 @@ def _numbers(table: Table) -> npt.NDArray[np.float64]:
     return numbers
 
 
-DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
+DESCRIPTIONS: Descriptions = NETWORK_DESCRIPTIONS | {
     "width": "Units of each hidden layer.",
     "n_layers": "The number of hidden layers; 0 for a linear model.",
     "alpha": (

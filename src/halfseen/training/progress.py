@@ -241,19 +241,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class EMProgress:
-    """What a progress callback receives after each iteration of EM.
+    """What a progress callback receives after each iteration of EM."""
 
-    Parameters
-    ----------
-    epoch, max_epochs : int
-        Iterations done so far, each a pass over the table, and the most there may be.
-    objective : float
-        The penalised log-likelihood per row before the iteration.
-    """
-
+    # Iterations done so far, each a pass over the table, and the most there may be.
     epoch: int
     max_epochs: int
-    objective: float
+    objective: float  # the penalised log-likelihood per row before the iteration
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.base.parameters import check_number, check_whole, documented_by, documented_fit, finite_answer
+from halfseen.base.parameters import (
+    SCHEMA,
+    check_number,
+    check_whole,
+    documented_by,
+    documented_fit,
+    finite_answer,
+)
 from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, WithClasses, unequal
@@ -38,7 +45,7 @@ TREE_PARAMETERS = {
     "min_samples_leaf": "Minimum number of training rows in a leaf.",
 }
 MAX_FEATURES = "The share of the columns that each split considers, drawn at random; at least one column."
-documented = documented_by(TREE_PARAMETERS | {"max_features": ("float", MAX_FEATURES)})
+documented = documented_by(TREE_PARAMETERS | {"max_features": MAX_FEATURES}, SCHEMA)
 
 
 @dataclass(eq=False, repr=False)
@@ -179,8 +186,6 @@ class BoostingRegressor(EqualWidthRegressor, _Boosting):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     n_iter_ : int
         The number of trees of all forests together.
 
@@ -220,8 +225,6 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
 
     Attributes
     ----------
-    schema_ : Schema
-        The kind of each column, and the reasons.
     n_iter_ : int
         The number of trees of all forests together, of each class if there are more than two.
 

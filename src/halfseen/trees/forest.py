@@ -29,6 +29,7 @@ Words = npt.NDArray[np.uint64]
 MAX_LEAVES = 64
 CELLS_AT_ONCE = 1 << 18  # rows times trees: few enough for the cache of a processor
 TREES_AT_ONCE = 256  # whose tables are made together: fewer take less memory and more calls; a guess
+OF_NODES = ("feature", "threshold", "right", "value", "missing_left")  # arrays that are cut and joined alike
 _ALL = np.uint64(2**64 - 1)
 
 
@@ -72,17 +73,14 @@ class Forest:
             return cls.empty()
         splits = np.cumsum([0, *(len(forest.goes_left) for forest in forests)])
         nodes = np.cumsum([0, *(len(forest.feature) for forest in forests)])
+        moved = [np.where(one.split < 0, -1, one.split + n) for one, n in zip(forests, splits, strict=False)]
         return cls(
-            np.concatenate([forest.feature for forest in forests]),
-            np.concatenate([forest.threshold for forest in forests]),
-            np.concatenate([forest.right for forest in forests]),
-            np.concatenate([forest.value for forest in forests]),
-            np.concatenate([forest.missing_left for forest in forests]),
-            np.concatenate(
-                [np.where(one.split < 0, -1, one.split + n) for one, n in zip(forests, splits, strict=False)]
+            **{name: np.concatenate([getattr(forest, name) for forest in forests]) for name in OF_NODES},
+            split=np.concatenate(moved),
+            goes_left=np.concatenate([forest.goes_left for forest in forests]),
+            starts=np.concatenate(
+                [[0], *(one.starts[1:] + n for one, n in zip(forests, nodes, strict=False))]
             ),
-            np.concatenate([forest.goes_left for forest in forests]),
-            np.concatenate([[0], *(one.starts[1:] + n for one, n in zip(forests, nodes, strict=False))]),
         )
 
     @property
@@ -97,14 +95,10 @@ class Forest:
         used = split[split >= 0]
         first, last = (used.min(), used.max() + 1) if len(used) else (0, 0)
         return Forest(
-            self.feature[nodes],
-            self.threshold[nodes],
-            self.right[nodes],
-            self.value[nodes],
-            self.missing_left[nodes],
-            np.where(split < 0, -1, split - first),
-            self.goes_left[first:last],
-            self.starts[start : stop + 1] - self.starts[start],
+            **{name: getattr(self, name)[nodes] for name in OF_NODES},
+            split=np.where(split < 0, -1, split - first),
+            goes_left=self.goes_left[first:last],
+            starts=self.starts[start : stop + 1] - self.starts[start],
         )
 
     def sums(self, X: Floats, n_outputs: int = 1) -> Floats:
