@@ -86,6 +86,11 @@ def test_line_numbers_of_messages_count_the_lines_above_the_table(tmp_path, caps
         (0, ",(years),[cm]", "line 2 holds units"),
         (N, f"Total,{AGES.sum()},{HEIGHTS.sum():.1f}", f"line {N + 2} holds a total"),
         (20, "Subtotal,900,3400.0", "line 22 holds a total"),
+        (20, "Subtotal Ward 4,900,", "line 22 holds a total"),
+        (20, f"Total,{AGES[:20].sum() - AGES[3]},3", "line 22 holds a total"),
+        (20, f"TOTAL North:,3,{HEIGHTS[:20].mean():.1f}", "line 22 holds a total"),
+        (20, "b Total,,1", "line 22 holds a total"),
+        (0, "Opening balance,,812.50", "line 2 holds a total"),
         (N, ",,", f"line {N + 2} has no values"),
     ],
 )
@@ -98,6 +103,26 @@ def test_rows_that_are_no_records_are_kept_and_not_read(place, row, note, tmp_pa
     assert f"{N:,} rows, 3 columns" in said
     filled = [line for k, line in enumerate(lines[1:]) if k != place]
     assert int(filled[3].split(",")[1]) == pytest.approx(AGES.mean(), abs=3)  # untouched by the total
+
+
+def test_totals_of_groups_with_missing_values_are_known_by_one_that_adds_up(tmp_path, capsys):
+    rows = [f"{ward},{age},{height}\n" for ward, age, height in zip("ab" * 20, AGES, HEIGHTS, strict=True)]
+    rows[3] = f"b,,{HEIGHTS[3]}\n"  # the total of the first twenty includes the age that is missing here
+    rows.insert(20, f"Total,{AGES[:20].sum()},\n")
+    rows.append(f"Total,{AGES[20:].sum()},\n")
+    rows += [f"c,{age},170.0\n" for age in range(20, 30)]
+    lines, said = impute(tmp_path, "ward,age,height\n" + "".join(rows), capsys)
+    assert "lines 22, 43 hold totals" in said
+    assert lines[21] == rows[20].strip()
+
+
+def test_rows_that_only_begin_with_a_word_for_totals_are_records(tmp_path, capsys):
+    rows = [f"{name},{k}\n" for k, name in enumerate(["Shell", "Total", "Aral", "Total Access", "Esso"] * 4)]
+    assert "holds a total" not in impute(tmp_path, "brand,x\n" + "".join(rows), capsys)[1]
+    rows = ["Shell,100\n", "Media Markt,2000\n", "Esso,30\n", "Total,1\n", "Aral,40\n", "Jet,7\n"]
+    _, said = impute(tmp_path, "brand,x\n" + "".join(rows), capsys)
+    assert "holds a total" not in said
+    assert "warning line 5 begins with a word for totals, without a sum of the rows above" in said
 
 
 def test_a_level_that_is_called_like_its_only_column_is_a_level(tmp_path, capsys):

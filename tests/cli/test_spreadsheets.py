@@ -494,6 +494,20 @@ def test_totals_and_remarks_below_a_table_are_kept_and_not_read(tmp_path, end, s
     assert values_of(target) == expected
 
 
+def test_totals_between_records_are_kept_and_not_read(tmp_path):
+    groups = {name: [[name, i, None if i == 3 else i / 2] for i in range(10)] for name in "abc"}
+    rows = [row for name, group in groups.items() for row in [*group, [f"{name} Total", 45, 99.5]]]
+    rows.append(["Grand Total", 135, 299.5])
+    source, target = copy(tmp_path, pack({"data": sheet([["group", "x", "y"], *rows])}))
+    file = read_table(source)
+    assert file.table.column("x").to_pylist() == [*range(10)] * 3
+    assert "rows 12, 23, 34, 35 hold totals: kept in a copy of the workbook, but not read" in file.notes
+    expected = values_of(source)
+    for row in (4, 15, 26):
+        expected[row][2] = 4.5
+    assert values_of(target) == expected
+
+
 def test_a_word_that_only_looks_like_a_total_is_a_record(tmp_path):
     records = [["mean" if i % 3 else "sum", i, 2 * i] for i in range(30)]
     file = read_table(save(tmp_path, pack({"data": sheet([["kind", "x", "y"], *records])})))

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from halfseen._arrays import Floats, Integers
 from halfseen.errors import TableError
-from halfseen.files.csv_tables import cut_end, is_no_accident, note_blank_rows
 from halfseen.files.distinct import EMPTY, NOTHING, Mask, as_mask
 from halfseen.files.expansion import Expansion, check_cells
+from halfseen.files.other_rows import find_totals_and_end, is_no_accident, note_blank_rows
 from halfseen.files.sheet_xml import TYPES, Range, SheetXml, parse_sheet, spell_address
 from halfseen.files.table_file import SheetOrigin, check_names
 from halfseen.files.workbook import (
@@ -301,7 +301,7 @@ class SheetTable:
                 missing &= ~as_mask(kept[name])
             fixed = missing & self.fixed[name]
             if fixed.any() and not first:
-                row = int(np.flatnonzero(fixed)[0]) + self.origin.header_row + 1
+                row = int(self.origin.rows[np.flatnonzero(fixed)[0]])
                 first = spell_address(row, self.origin.columns[name])
             count += int(fixed.sum())
             if (missing & (fixed | self.blank)).any():
@@ -356,16 +356,17 @@ def parse_spreadsheet(
     table, columns, kinds = _arrange(cells, header_row, where, bound)
     check_names(table.column_names, source)
     fixed = _find_fixed(cells, header_row, table.num_rows, columns)
-    n_rows, said = cut_end(table, header_row + 1)
+    aside, said = find_totals_and_end(table, header_row + 1)
     notes += said
-    table = table.slice(0, n_rows)
-    fixed, kinds = ({name: one[:n_rows] for name, one in several.items()} for several in (fixed, kinds))
+    table = table.filter(pa.array(~aside))
+    rows = np.flatnonzero(~aside) + header_row + 1
+    fixed, kinds = ({name: one[~aside] for name, one in several.items()} for several in (fixed, kinds))
     blank = np.logical_and.reduce([one == BLANK for one in kinds.values()])
     if keep_empty or not is_no_accident(table, blank):
         blank = np.zeros_like(blank)
     elif blank.any():
-        notes.append(note_blank_rows("row", (np.flatnonzero(blank) + header_row + 1).tolist()))
-    origin = SheetOrigin(data, sheet.title, header_row, columns, kinds, frozenset())
+        notes.append(note_blank_rows("row", rows[blank].tolist()))
+    origin = SheetOrigin(data, sheet.title, header_row, rows, columns, kinds, frozenset())
     return SheetTable(table, origin, tuple(notes), fixed, blank)
 
 

@@ -332,7 +332,7 @@ class _Target:
 
     def _erase(self, name: str, rows: np.ndarray) -> Iterator[NewCell]:
         """Yield cells without a value, each with the style of its place."""
-        column, places = self.origin.columns[name], rows + self.origin.header_row + 1
+        column, places = self.origin.columns[name], self.origin.rows[rows]
         entries = self.xml.find(places, np.full(len(places), column))
         for row, entry in zip(places.tolist(), entries.tolist(), strict=True):
             yield NewCell(row, column, "/>", self.xml.styles[entry] if entry >= 0 else -1)
@@ -356,9 +356,7 @@ class _Target:
         levels = texts.unique()
         firsts = pc.index_in(levels, value_set=seen)
         sources = known[pc.fill_null(firsts, 0).to_numpy()] if len(known) else np.zeros(len(levels), np.int64)
-        entries = self.xml.find(
-            sources + self.origin.header_row + 1, np.full(len(levels), self.origin.columns[name])
-        )
+        entries = self.xml.find(self.origin.rows[sources], np.full(len(levels), self.origin.columns[name]))
         cells = self.markup.text(levels).to_pylist()
         forms: list[CellFormat] = [""] * len(levels)
         for place in np.flatnonzero(as_mask(firsts.is_valid())).tolist():
@@ -374,7 +372,7 @@ class _Target:
 
     def _place(self, name: str, rows: np.ndarray, cells: pa.Array, form: CellFormat) -> Iterator[NewCell]:
         """Yield cells in the rows of the table, each with the style of its place if its format fits."""
-        column, places = self.origin.columns[name], rows + self.origin.header_row + 1
+        column, places = self.origin.columns[name], self.origin.rows[rows]
         entries = self.xml.find(places, np.full(len(places), column))
         usual = self._most_frequent_style(name, form)
         for row, entry, cell in zip(places.tolist(), entries.tolist(), cells.to_pylist(), strict=True):
@@ -388,7 +386,7 @@ class _Target:
         """
         observed = np.flatnonzero(as_mask(self.like.table[name].is_valid().combine_chunks()))
         column = np.full(len(observed), self.origin.columns[name])
-        entries = self.xml.find(observed + self.origin.header_row + 1, column)
+        entries = self.xml.find(self.origin.rows[observed], column)
         styles = np.asarray(self.xml.styles)[entries[entries >= 0]]
         numbers, counts = np.unique(styles, return_counts=True)
         fits = [place for place, one in enumerate(numbers.tolist()) if self._format(one) == form]
@@ -409,7 +407,7 @@ class _Target:
         values = _settled(self.like, name, table)
         written = self._shown(self.markup.column(values), values.cast(_TEXTS))
         style = self._any_style(written.format) if written.format else -1
-        for row, cell in enumerate(written.cells.to_pylist(), start=self.origin.header_row + 1):
+        for row, cell in zip(self.origin.rows.tolist(), written.cells.to_pylist(), strict=True):
             if cell is not None:
                 yield NewCell(row, column, cell, style)
 

@@ -293,7 +293,8 @@ class SheetOrigin:
 
     workbook: bytes | None  # the content of the file, of which an output is a copy; None if it cannot be
     title: str  # the name of the sheet
-    header_row: int  # the row of the names, counted from 1; the rows of the table follow it
+    header_row: int  # the row of the names, counted from 1
+    rows: npt.NDArray[np.int64]  # the rows of the records, counted from 1
     columns: dict[str, int]  # the columns of the sheet, counted from 1
     kinds: dict[str, npt.NDArray[np.int8]]  # what each cell is, as in `halfseen.files.spreadsheet`
     # The columns whose cells are mostly text, even if it can be read as numbers or dates.

@@ -402,9 +402,9 @@ def _read_cells(
         every = (given["schema"] or {}).get("*")
         keep_empty = isinstance(every, dict) and bool(every.get("fill"))
         sheet = parse_spreadsheet(data, bound, title, keep_empty=keep_empty)
-        cells, first = sheet.cells, sheet.origin.header_row + 1
+        cells, places = sheet.cells, sheet.origin.rows
         rules = make_rules(cells.column_names, **given)
-        outcomes = read_columns(cells, rules, ",", lambda record: record + first)
+        outcomes = read_columns(cells, rules, ",", lambda record: int(places[record]))
     else:
         parsed = parse_json_lines(data, bound)
         cells, literals = parsed.cells, CellTexts.of(parsed.literals)
