@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from halfseen.base.conformal import N_QUANTILES, HeldOutErrors
 from halfseen.base.parameters import check_level
+from halfseen.base.predictor import N_QUANTILES, HeldOutErrors
 
 
 def test_the_half_width_is_the_order_statistic_of_split_conformal_prediction(generator):

@@ -13,9 +13,8 @@ import pytest
 import halfseen
 from halfseen import distributed
 from halfseen.data import incomplete as blocks
-from halfseen.diagnosis import counts, scanned
-from halfseen.diagnosis.cells import group_patterns
-from halfseen.diagnosis.counts import MissingCounts
+from halfseen.diagnosis import cells, scanned
+from halfseen.diagnosis.cells import MissingCounts, group_patterns
 from halfseen.errors import SchemaError
 
 N = 3000
@@ -169,8 +168,8 @@ def test_in_one_process_the_default_sample_is_that_of_an_engine(files, monkeypat
 
 
 def test_with_too_many_patterns_these_are_sampled_and_the_rest_is_counted(table, files, monkeypatch):
-    monkeypatch.setattr(counts, "MOST_PATTERNS", 5)
-    monkeypatch.setattr(counts, "FEWEST_PATTERNS", 1)
+    monkeypatch.setattr(cells, "MOST_PATTERNS", 5)
+    monkeypatch.setattr(cells, "FEWEST_PATTERNS", 1)
     found = distributed.describe(files[0], n_rows=800, n_workers=1)
     assert repr(found) == repr(distributed.describe(files[1], n_rows=800, engine=Backwards()))
     expected = halfseen.describe(table)

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from halfseen.trees.growth import Growth
+from halfseen._threads import warning_filters
+from halfseen.trees.growth import BoostedRegressor, Growth
 from halfseen.trees.target_statistics import TargetStatistics
 
 
@@ -64,3 +65,36 @@ def test_threads_that_grow_trees_leave_the_filters_of_warnings_as_they_were():
             grown = list(threads.map(lambda _: growth.regress(X, y, [])[0].n_trees, range(40)))
         assert list(warnings.filters) == before
     assert grown == [3] * 40
+
+
+def is_free(lock):
+    """Returns whether another thread can take a lock."""
+
+    def take():
+        taken = lock.acquire(blocking=False)
+        if taken:
+            lock.release()
+        return taken
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(take).result()
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_the_filters_of_warnings_are_free_once_all_rows_are_binned(early_stopping):
+    free = []
+
+    class Watched(BoostedRegressor):
+        def _bin_data(self, *rows, **options):
+            binned = super()._bin_data(*rows, **options)
+            free.append(is_free(warning_filters))
+            return binned
+
+    X, y, _ = rows()
+    Watched(max_iter=1, early_stopping=early_stopping, random_state=0).fit(X, y)
+    assert free == ([False, True] if early_stopping else [True]), (
+        "scikit-learn does not bin rows by _bin_data(..., is_training_data=...) any more: in "
+        "halfseen.trees.growth._FittedInThreads, release the lock where the last rows are binned now; else "
+        "threads wait for each other while trees grow, or change the filters of warnings at the same time"
+    )
+    assert is_free(warning_filters)

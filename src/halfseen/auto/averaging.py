@@ -17,7 +17,6 @@ from halfseen._arrays import Floats, Integers
 from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import build_named, catalogue_name, find_method, predictor_names
-from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.members import check_reads_codes
 from halfseen.base.parameters import (
     SCHEMA,
@@ -28,7 +27,7 @@ from halfseen.base.parameters import (
     documented_fit,
     finite_answer,
 )
-from halfseen.base.predictor import Steps, fit_predictor
+from halfseen.base.predictor import HeldOutErrors, Steps, fit_predictor
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, WithClasses, read_number_column, unequal
 from halfseen.data.incomplete import Incomplete

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
     TARGETS,
     Descriptions,
@@ -20,7 +19,7 @@ from halfseen.base.parameters import (
     check_whole,
     documented_fit,
 )
-from halfseen.base.predictor import Steps, fit_predictor
+from halfseen.base.predictor import HeldOutErrors, Steps, fit_predictor
 from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.features import FeatureMap

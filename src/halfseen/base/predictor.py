@@ -1,4 +1,4 @@
-"""How every predictor of tables is fitted, and what regressors share.
+"""How every predictor of tables is fitted, and what regressors share: intervals by errors of held-out rows.
 
 `fit_predictor` is the one order of steps: read the table and the target, learn the features, hold out rows,
 learn the model, calibrate it. A predictor passes the functions in which it differs as `Steps`.
@@ -19,17 +19,18 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import TrainingParameters, all_or_nothing, check_level, finite_answer
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, read_number_column, read_numbers, read_weights
 from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.training.loop import split_rows
 from halfseen.training.supervised import Labelled
 
 EstimatorT = TypeVar("EstimatorT", bound=TableEstimator)
 
 HELD_OUT = 0.2  # fraction of the rows by whose errors the width of intervals is chosen; a guess
+N_QUANTILES = 1000  # stored of the errors; a guess: levels are then exact to 0.1%, and model files stay small
 
 
 def _no_plan(codes: Incomplete, rows: Any, generator: torch.Generator) -> None:
@@ -92,6 +93,54 @@ def fit_predictor(
     if steps.refit and held is not None:
         fitted.update(steps.learn(every, None, plan, generator))
     return estimator
+
+
+@dataclass(frozen=True)
+class HeldOutErrors:
+    """Quantiles of absolute errors, and the number of rows that they come from.
+
+    Errors may be relative to a predicted spread; then so are the half-widths.
+
+    Shapes
+    ------
+    quantiles : (Q) or (Q, T), increasing
+    """
+
+    quantiles: Tensor
+    n_rows: int
+
+    def __post_init__(self) -> None:
+        if not self.quantiles.is_floating_point():
+            raise ValueError(f"The errors of held-out rows have the type {self.quantiles.dtype}.")
+
+    @classmethod
+    def of(cls, errors: Tensor, weights: Tensor | None = None) -> "HeldOutErrors":
+        """Returns what is kept of the errors (N) or (N, T) of held-out rows, which may have weights (N).
+
+        Intervals then cover the target of a new row of the population that the weights describe.
+
+        Examples
+        --------
+        >>> HeldOutErrors.of(torch.tensor([1.0, -3.0, 2.0])).half_width(0.25)
+        tensor(2., dtype=torch.float64)
+        """
+        sizes = errors.abs().to(torch.float64)
+        if len(sizes) == 0:
+            return cls(sizes, 0)
+        every = torch.ones(len(sizes), dtype=torch.float64) if weights is None else weights.double()
+        levels = torch.linspace(0, 1, min(N_QUANTILES, len(sizes)), dtype=torch.float64)
+        kept = lower_quantiles(sizes.reshape(len(sizes), -1), every, levels)
+        return cls(kept.reshape(-1, *sizes.shape[1:]), len(sizes))
+
+    def half_width(self, level: float) -> Tensor:
+        """Returns half the width, () or (T), of intervals that contain the target with probability `level`.
+
+        The rank is that of split-conformal prediction: a new row is one more than the held-out rows, so that
+        the quantile is taken a little above `level`, at most at the largest error.
+        """
+        check_level(level)
+        rank = min(1.0, level * (1 + 1 / self.n_rows))
+        return torch.quantile(self.quantiles, rank, dim=0, interpolation="higher")
 
 
 class ScaledTargetRegressor(RegressorMixin, TableEstimator):

@@ -17,13 +17,15 @@ from halfseen.data.summaries import ColumnSummary, columns_of, merge_summaries
 from halfseen.diagnosis.association import associate
 from halfseen.diagnosis.cells import (
     Cells,
+    MissingCounts,
     PatternCounts,
     Patterns,
     PatternTable,
     group_patterns,
+    most_patterns,
+    stretch_edges,
     tabulate_patterns,
 )
-from halfseen.diagnosis.counts import MissingCounts, most_patterns, stretch_edges
 from halfseen.diagnosis.little import LittleTest, run_little
 from halfseen.diagnosis.predictability import run_predictability
 from halfseen.diagnosis.summary import (

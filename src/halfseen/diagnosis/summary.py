@@ -21,9 +21,9 @@ from halfseen.diagnosis.cells import (
     PatternTable,
     find_duplicated_rows,
     group_patterns,
+    stretch_edges,
     tabulate_patterns,
 )
-from halfseen.diagnosis.counts import stretch_edges
 from halfseen.diagnosis.drift import Drift, run_drift
 from halfseen.diagnosis.little import LittleTest, run_little
 from halfseen.diagnosis.predictability import Predictability, run_predictability

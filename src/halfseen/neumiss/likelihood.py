@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
     TARGETS,
     Descriptions,
@@ -21,7 +20,7 @@ from halfseen.base.parameters import (
     documented_by,
     documented_fit,
 )
-from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
+from halfseen.base.predictor import HeldOutErrors, ScaledTargetRegressor, Steps, fit_predictor
 from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.features import FeatureMap

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from halfseen.base.conformal import HeldOutErrors
+from halfseen.base.predictor import HeldOutErrors
 from halfseen.data.incomplete import Incomplete, rows_in_piece
 from halfseen.gaussian.self_masked import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.training.logistic import LogisticLink

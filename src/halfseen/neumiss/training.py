@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen.base.conformal import HeldOutErrors
+from halfseen.base.predictor import HeldOutErrors
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.em import EMSettings
 from halfseen.gaussian.em_self_masked import OFFERED, fit_masked_gaussian

@@ -24,7 +24,9 @@ class _FittedInThreads:
     """Boosted trees of scikit-learn that several threads may fit at the same time.
 
     Reading and binning the rows changes the filters of warnings, so one thread does this at a time. The
-    trees, which take most of the time, grow without the lock.
+    trees, which take most of the time, grow without the lock. scikit-learn has no public place between the
+    two, so the private method that bins is extended. If a version does without it, the lock is held until
+    all trees are grown: threads wait for each other and results stay as they are. A test notices both.
     """
 
     early_stopping: bool
