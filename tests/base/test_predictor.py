@@ -1,9 +1,12 @@
 """The one order of steps in which predictors are fitted."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 
+from halfseen import BoostingRegressor, GaussianRegressor
 from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import TableEstimator
 from halfseen.training.supervised import Labelled
@@ -69,3 +72,20 @@ def test_a_failed_step_leaves_the_estimator_as_it_was():
 def test_a_table_without_columns_to_model_is_refused_if_there_must_be_one():
     with pytest.raises(ValueError, match="Means needs a column that varies"):
         Means().fit(np.ones((60, 2)), Y)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        np.arange(60).astype("datetime64[D]"),
+        np.arange(60).astype("timedelta64[h]"),
+        pd.Series(pd.date_range("2024-01-01", periods=60)),
+        pd.Series(pd.date_range("2024-01-01", periods=60, tz="Europe/Zurich")),
+        pl.Series(np.arange(60).astype("datetime64[D]")),
+    ],
+    ids=lambda dates: f"{type(dates).__module__}-{dates.dtype}",
+)
+@pytest.mark.parametrize("regressor", [GaussianRegressor(), BoostingRegressor(max_iter=2)])
+def test_dates_are_no_target_of_a_regressor(regressor, dates):
+    with pytest.raises(ValueError, match=r"y has the type (datetime64|timedelta64)\[.*predicts numbers"):
+        regressor.fit(X, dates)

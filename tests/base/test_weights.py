@@ -46,6 +46,8 @@ def test_weights_of_one_change_nothing_and_other_weights_do():
         (-np.ones(60), "Negative values"),
         (np.ones(3), "sample_weight"),
         (np.full(60, np.nan), "NaN"),
+        (np.full(60, 2**62), r"adds up to 2.76\d*e\+20 rows, which is how often rows are repeated"),
+        (np.full(60, 1e308), "adds up to inf rows"),
     ],
 )
 def test_other_weights_are_refused(weights, message):

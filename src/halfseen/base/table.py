@@ -21,13 +21,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from halfseen._machine import count_memory
 from halfseen._random import seed_from
 from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import Saveable, wrong_type
 from halfseen.base.parameters import all_or_nothing
 from halfseen.base.targets import Fitted
-from halfseen.config import tasks_within_budget
+from halfseen.config import show_size, tasks_within_budget
 from halfseen.data.columns import KINDS, LEVELLED, NUMERIC
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Storage, Table, is_frame
@@ -226,6 +227,7 @@ ResultT = TypeVar("ResultT")
 LOGGER = logging.getLogger(__name__)
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
+CELL_BYTES = 9  # of a number in double precision, and whether it is observed
 STORAGES = get_args(Storage)
 LIMITS = (
     "minimum", "maximum", "step", "observed_low", "observed_high", "least", "greatest", "censored_below",
@@ -452,6 +454,15 @@ def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
         )
     if not weights.any():
         raise ValueError("sample_weight must not be zero for all rows.")
+    with np.errstate(over="ignore"):
+        n_rows = float(weights.sum())
+    memory = count_memory()
+    if n_rows * codes.n_features * CELL_BYTES > memory:
+        raise ValueError(
+            f"sample_weight adds up to {n_rows:.10g} rows, which is how often rows are repeated, and so many "
+            f"do not fit into the {show_size(memory)} of memory. Use smaller weights, or fit to rows that "
+            "are drawn with probabilities in proportion to them."
+        )
     return codes[torch.repeat_interleave(torch.arange(len(codes)), torch.from_numpy(weights).long())]
 
 

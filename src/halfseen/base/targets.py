@@ -66,15 +66,17 @@ class Classes:
 
 def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
     """Returns numeric targets (N, T), and whether the user passed a one-dimensional array."""
-    _require(y, estimator)
-    array = check_array(check_not_masked(y, "y"), input_name="y", ensure_2d=False, dtype=np.float64)
+    _require_numbers(y, estimator)
+    y = check_not_masked(y, "y")
+    array = check_array(y, input_name="y", ensure_2d=False, dtype=np.float64)
     check_consistent_length(np.empty(n_rows), array)
     return torch.from_numpy(array.reshape(n_rows, -1).copy()), array.ndim == 1
 
 
 def read_number_column(y: Any, n_rows: int, estimator: object) -> Tensor:
     """Returns one numeric target (N); raises if there are several."""
-    column = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
+    _require_numbers(y, estimator)
+    column = column_or_1d(check_not_masked(y, "y"), warn=True)
     return read_numbers(column, n_rows, estimator)[0][:, 0]
 
 
@@ -252,3 +254,15 @@ def read_class_weights(
 def _require(y: Any, estimator: object) -> None:
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+
+
+def _require_numbers(y: Any, estimator: object) -> None:
+    """Raises if there is no target, or one of dates or durations, which scikit-learn takes for numbers."""
+    _require(y, estimator)
+    dtype: Any = getattr(y, "dtype", None)
+    dtype = dtype if hasattr(dtype, "kind") else np.asarray(y).dtype  # that of numpy, for polars and lists
+    if dtype.kind in "mM":
+        raise ValueError(
+            f"y has the type {dtype}, but {type(estimator).__name__} predicts numbers. Pass numbers, such as "
+            "the days since a date."
+        )
