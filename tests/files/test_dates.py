@@ -5,10 +5,12 @@ import datetime
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from corpus.workbooks import pack, sheet
 
 from halfseen.files.formats import format_cells
 from halfseen.files.recognition import read_columns
 from halfseen.files.rules import Rules
+from halfseen.files.tables import read_table
 from halfseen.files.writing import write_tables
 
 
@@ -133,3 +135,49 @@ def test_cells_that_are_not_dates_keep_their_text_if_the_order_is_given(read):
     file = read("d,x\n05/06/2021,1\nsoon,2\n", date_order=["d=dmy"])
     assert file.table["d"].to_pylist() == [datetime.date(2021, 6, 5), None]
     assert file.kept["d"].to_pylist() == [False, True]
+
+
+# ------------------------------------------------------------------------------------- dates of eight digits
+
+
+def test_dates_of_eight_digits_are_read_and_filled_as_dates(read, tmp_path):
+    file = read("d;x\n20240131;1\n20240229;2\n;3\n00000000;4\n20240301;5\n99991231;6\n" * 5)
+    days = file.table["d"].to_pylist()
+    assert days[:6] == [
+        datetime.date(2024, 1, 31), datetime.date(2024, 2, 29), None, None, datetime.date(2024, 3, 1), None,
+    ]  # fmt: skip
+    assert "column 'd' contains dates like '20240131'" in file.notes
+    assert any("5 cells contain '00000000', read as missing" in note for note in file.notes)
+    filled = pa.array([datetime.date(2024, 2, 3) if day is None else day for day in days])
+    write_tables([file.table.set_column(0, "d", filled)], str(tmp_path / "out.csv"), file)
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[1:7] == ["20240131;1", "20240229;2", "20240203;3", "20240203;4", "20240301;5", "99991231;6"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["20240131", "20240229", "20240230", "20240231"],  # there is no 30 February
+        ["20240131", "20240229"],  # two numbers are no evidence
+        ["20240131", "20241301", "20240229", "20240301"],
+        ["12040131", "31240229", "45240301"],
+    ],
+)
+def test_other_numbers_of_eight_digits_are_numbers(read, cells):
+    file = read("d;x\n" + "".join(f"{cell};{k}\n" for k, cell in enumerate(cells * 5)))
+    assert file.columns["d"].kind == "integer"
+
+
+def test_the_schema_decides_whether_eight_digits_are_numbers(read):
+    text = "d;x\n20240131;1\n20240229;2\n;3\n20240301;4\n"
+    assert read(text, schema={"d": "count"}).columns["d"].kind == "integer"
+    assert read(text, number_format={"d": "1234.56"}).columns["d"].kind == "integer"
+    assert read(text.replace("20240301", "20240229"), date_order={"d": "ymd"}).columns["d"].kind == "date"
+
+
+def test_dates_that_a_workbook_stores_as_numbers_are_not_imputed(tmp_path):
+    rows = [[None if i == 3 else 20240110 + i, i % 4] for i in range(12)]
+    (tmp_path / "in.xlsx").write_bytes(pack({"data": sheet([["d", "x"], *rows])}))
+    file = read_table(str(tmp_path / "in.xlsx"))
+    assert file.settings == {"d": {"fill": False}}
+    assert "contains dates that are stored as numbers, such as 20240110: not imputed" in file.notes[0]

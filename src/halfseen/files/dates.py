@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from halfseen._arrays import Integers
 from halfseen.errors import TableError
-from halfseen.files.distinct import EMPTY, Mask, as_mask, middle, most_frequent, shown
+from halfseen.files.distinct import EMPTY, Mask, any_match, as_mask, middle, most_frequent, shown
 
 Order = Literal["dmy", "mdy", "ymd"]
 
@@ -41,11 +41,22 @@ _PATTERNS = {
     family: rf"^(?P<one>{one})(?P<first>{first})(?P<two>{two})(?P<last>{last})(?P<three>{three}){_TIME}"
     for family, one, first, two, last, three in (
         ("ymd", _YEAR, "[./-]", _DAY, "[./-]", _DAY),
+        ("digits", r"(?:1[6-9]|2[01]|99)\d\d", "", r"(?:0[1-9]|1[0-2])", "", r"(?:0[1-9]|[12]\d|3[01])"),
         ("numbers", _DAY, "[./-]", _DAY, "[./-]", _SOME_YEAR),
         ("day, name", _DAY, r"\. ?|[ /-]", _NAME, "[ /-]", _SOME_YEAR),
         ("name, day", _NAME, " ", _DAY, ",? ", _YEAR),
     )
 }
+_YEAR_FIRST = ("ymd", "digits")
+_ORDER_OF: dict[str, Order] = {"ymd": "ymd", "digits": "ymd", "day, name": "dmy", "name, day": "mdy"}
+_DIGITS = (
+    r"^(?:1[6-9]|2[01]|99)\d\d(?:(?:0[13578]|1[02])(?:0[1-9]|[12]\d|3[01])|"
+    rf"(?:0[469]|11)(?:0[1-9]|[12]\d|30)|02(?:0[1-9]|[12]\d))(?:{_TIME})"
+)
+NO_DATE = "00000000"
+"""What stands for no date among dates of eight digits."""
+_DISTINCT, _MOST = 3, 0.9  # dates of eight digits, and their share among the cells; guesses
+_HEAD = 100
 _MAX_LAYOUTS = 5  # of one column; a bound on the time, as more than two are hardly ever seen
 
 
@@ -135,7 +146,7 @@ class Dates:
         """The orders under which the most texts are dates, the likelier first."""
         possible: tuple[Order, ...] = ("dmy", "mdy")
         if self.family != "numbers":
-            possible = ({"ymd": "ymd", "day, name": "dmy", "name, day": "mdy"}[self.family],)  # type: ignore[assignment]
+            possible = (_ORDER_OF[self.family],)
         weights = {order: int(self.counts[self.days(order)[1]].sum()) for order in possible}
         return [order for order in possible if weights[order] == max(weights.values())]
 
@@ -157,7 +168,7 @@ class Dates:
     @property
     def years(self) -> Integers:
         """The years of the texts as they are written, -1 where a text has another layout."""
-        years = _integers(self.parts["one" if self.family == "ymd" else "three"])
+        years = _integers(self.parts["one" if self.family in _YEAR_FIRST else "three"])
         return np.where(self.valid, years, -1)
 
     @property
@@ -175,7 +186,7 @@ class Dates:
         """
         if self.given_year is not None:
             return self.given_year
-        part = self.parts["one" if self.family == "ymd" else "three"]
+        part = self.parts["one" if self.family in _YEAR_FIRST else "three"]
         short = as_mask(pc.equal(pc.utf8_length(part), 2)) & self.valid
         if not short.any():
             return _FIRST_YEAR
@@ -269,6 +280,25 @@ class Dates:
             halves=halves,
             first_year=self.first_year,
         )
+
+
+def are_digits(cells: pa.Array, least: int = _DISTINCT) -> bool:
+    """Return whether the cells of a column are dates of eight digits, such as 20240131.
+
+    Among the numbers of eight digits one in a thousand is such a date, so that few of them are evidence.
+
+    Parameters
+    ----------
+    cells : pyarrow.Array
+        The cells with text.
+    least : int
+        The number of distinct dates that there must be.
+    """
+    if not any_match(cells[:_HEAD], _DIGITS):
+        return False
+    cells = cells.filter(pc.not_equal(cells, NO_DATE))
+    dates = cells.filter(pc.match_substring_regex(cells, _DIGITS))
+    return len(dates) >= _MOST * len(cells) and len(dates.unique()) >= least
 
 
 def split_dates(texts: pa.Array, counts: Integers, first_year: int | None = None) -> tuple[Dates, ...]:

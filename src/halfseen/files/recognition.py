@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.dates import Order, split_dates
+from halfseen.files.dates import NO_DATE, Order, are_digits, split_dates
 from halfseen.files.distinct import FEW, CellKind, any_match, compiled
 from halfseen.files.formats import NUMBERS, Style, decimal_of, find_kind, order_of
 from halfseen.files.missing_codes import is_any_of, is_missing_word, is_never_value
@@ -80,22 +80,27 @@ def read_columns(
 def _draft(name: str, cells: pa.Array, rules: Rules, *, as_written: bool) -> Draft:
     own = rules.of(name)
     plain = _as_plain_numbers(cells, rules, own)
+    if plain is not None and as_written and _are_dates(plain.cells.drop_null(), own):
+        plain = None
     if plain is not None and _is_expected(plain.kind, own.learned if as_written else None):
         return Draft(name, cells, plain.cells, own, kind=plain.kind)
     draft = _remove_missing(name, cells, rules, own)
     observed = draft.trimmed.drop_null()
     if len(observed) == 0 or own.wanted == "text":
         return draft
-    kind = find_kind(observed) if own.marks is None else "text"
+    dates = as_written and _are_dates(observed, own)
+    if dates:
+        draft = _set_aside(draft, pc.fill_null(pc.equal(draft.trimmed, NO_DATE), False))
+    kind = find_kind(observed) if own.marks is None and not dates else "text"
     if kind != "text" and _is_expected(kind, own.learned if as_written else None):
         return replace(draft, kind=kind)
-    wanted = own.wanted if own.wanted is not None else _find_likely(observed)
+    wanted = own.wanted if own.wanted is not None else "date" if dates else _find_likely(observed)
     if wanted not in ("number", "date"):
         return draft
     if rules.words:
         draft = _set_words_aside(draft)
         observed = draft.trimmed.drop_null()
-        kind = find_kind(observed) if draft.words and own.marks is None else "text"
+        kind = find_kind(observed) if draft.words and own.marks is None and not dates else "text"
         if kind not in ("text", "boolean") and _is_expected(kind, own.learned if as_written else None):
             return replace(draft, kind=kind)
     texts = draft.trimmed.dictionary_encode()
@@ -106,6 +111,15 @@ def _draft(name: str, cells: pa.Array, rules: Rules, *, as_written: bool) -> Dra
     if wanted == "date":
         return replace(draft, dates=split_dates(texts.dictionary, counts, own.first_year))
     return replace(draft, numbers=split_numbers(texts.dictionary, counts, own.marks))
+
+
+def _are_dates(observed: pa.Array, own: ColumnRules) -> bool:
+    """Return whether whole numbers are dates of eight digits, rather than what a user or a model says."""
+    if own.marks is not None or own.wanted not in (None, "date"):
+        return False
+    if own.learned is not None:
+        return own.learned.kind in ("date", "timestamp") and are_digits(observed, 1)
+    return are_digits(observed) if own.wanted is None else are_digits(observed, 1)
 
 
 class _Plain(NamedTuple):
