@@ -224,8 +224,8 @@ def _as_numbered_dates(draft: Draft, outcome: Outcome) -> Outcome:
     """Return dates that a workbook or JSON stores as whole numbers, such as 20240131, with a note on them."""
     note = Note(
         f"column {draft.name!r} contains dates that are stored as numbers, such as "
-        f"{outcome.typed.drop_null()[0]}: not imputed, because not every number between them is a date; store "
-        "them as dates",
+        f"{outcome.typed.drop_null()[0]}: not imputed, because not every number between them is a date; "
+        "store them as dates",
         "harmful" if outcome.typed.null_count else "detail",
     )
     return replace(outcome, settings={"fill": False}, notes=(*outcome.notes, note))
