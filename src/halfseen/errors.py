@@ -33,7 +33,11 @@ class HalfseenWarning(UserWarning):
         return as_note(self.args[0], "harmful")
 
 
-def warn_user(message: str) -> None:
+class RepeatedIdsWarning(HalfseenWarning):
+    """Issued if rows have equal ids, so that their draws vary together."""
+
+
+def warn_user(message: str, category: type[HalfseenWarning] = HalfseenWarning) -> None:
     """Issues a warning that points to the line of the user's code, also if it was called by scikit-learn.
 
     By the filter action "default", which is Python's default, it is issued once for each line and sentence.
@@ -45,6 +49,8 @@ def warn_user(message: str) -> None:
     ----------
     message : str
         What happened; a `Note` if it does not harm.
+    category : type, optional
+        The class of the warning.
     """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
@@ -54,7 +60,7 @@ def warn_user(message: str) -> None:
         if place in _SHOWN:
             return
         _SHOWN.add(place)
-    warnings.warn(message, HalfseenWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _action(message: str, frame: FrameType) -> str:

@@ -185,6 +185,14 @@ def test_errors_name_the_file(table, tmp_path):
     refuse("nowhere://x: ", "nowhere://x")
 
 
+def test_a_link_to_nothing_is_named_and_not_passed_over(table, tmp_path):
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").symlink_to(tmp_path / "nothing.parquet")
+    for source in (tmp_path, tmp_path / "*.parquet"):
+        with pytest.raises(TableError, match=r"b\.parquet: there is no such file"):
+            halfseen.scan(source)
+
+
 def test_errors_of_text_name_the_file(tmp_path):
     path = tmp_path / "f.csv"
     for text, match in {

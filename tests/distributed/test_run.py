@@ -19,10 +19,11 @@ import pytest
 
 import halfseen
 from halfseen import distributed
+from halfseen._random import id_keys
 from halfseen.data import incomplete as blocks
 from halfseen.distributed import units
 from halfseen.distributed.outputs import Folder
-from halfseen.errors import HalfseenWarning, TableError
+from halfseen.errors import HalfseenWarning, RepeatedIdsWarning, TableError
 
 N, BLOCK = 3000, 256
 MODEL = ["a", "b", "c", "k"]
@@ -158,6 +159,37 @@ def test_draws_are_those_of_the_row_ids_whatever_the_files(table, imputer, tmp_p
     assert read(keyed.files).select(MODEL).equals(expected[0])
     seeded = distributed.impute(rows, imputer, tmp_path / "4", draws=1, n_workers=1, random_state=8)
     assert not read(seeded.files).equals(read(written.files[:3]))
+
+
+REPEATED = r"'key' identifies rows, but .* is the id of 2 rows, and {} ids that were compared repeat"
+
+
+def test_ids_that_repeat_in_other_blocks_are_warned_of_once(table, imputer, tmp_path, monkeypatch):
+    """By keys that begin anew in the second file, in other blocks, of which no block sees both rows."""
+    keys = [f"row {number % 1700}" for number in range(N)]
+    repeating = table.set_column(0, "key", pa.array(keys))
+    rows = halfseen.scan(split(repeating, tmp_path / "in", [0, 1700, N]), row_id="key")
+    smallest = np.argsort(id_keys(keys[:1700], 0))[:100]
+    some = f"{(smallest < 1300).sum()} of 100"
+    for limit, expected in ((1 << 16, "1,300 of 1,700"), (100, some)):
+        monkeypatch.setattr("halfseen.data.scan.IDS_COMPARED", limit)
+        folder = tmp_path / f"{limit}"
+        with pytest.warns(RepeatedIdsWarning, match=REPEATED.format(expected)) as caught:
+            distributed.impute(rows, imputer, folder, n_workers=1, draws=1)
+        assert len([one for one in caught if issubclass(one.category, HalfseenWarning)]) == 1
+    with pytest.warns(RepeatedIdsWarning, match=REPEATED.format(some)):
+        imputer.sample(rows)
+    distributed.impute(rows, imputer, tmp_path / "means", n_workers=1)  # has no draws, and no warning
+
+
+def test_numbers_are_ids_that_are_compared_across_blocks(table, imputer, tmp_path):
+    keys = np.arange(N)
+    keys[-1] = 5
+    table = table.set_column(0, "key", pa.array(keys))
+    rows = halfseen.scan(split(table, tmp_path / "in", [0, N]), row_id="key")
+    expected = r"'key' identifies rows, but 5 is the id of 2 rows, and 1 of 2,999 ids"
+    with pytest.warns(RepeatedIdsWarning, match=expected):
+        distributed.impute(rows, imputer, tmp_path / "out", n_workers=1, draws=1)
 
 
 def test_equal_rows_in_many_files_draw_independently(imputer, tmp_path):
@@ -324,6 +356,38 @@ def test_files_that_exist_are_not_overwritten(imputer, tmp_path, rows):
         distributed.impute(rows, imputer, rows, n_workers=1, layout="files")
 
 
+def test_inputs_and_outputs_are_not_mixed_in_one_folder(imputer, tmp_path, rows):
+    """The folder of either would be read as a table with the rows of both."""
+    within = r"the output lies in the folder of the input; write to another folder"
+    for source, out, message in (
+        (rows, rows, within),
+        (rows, rows / "out", within),
+        (f"{rows}/*.parquet", rows, r"f0\.parquet: this input lies in the folder of the output"),
+        (rows / "f0.parquet", tmp_path, r"f0\.parquet: this input lies in the folder of the output"),
+    ):
+        with pytest.raises(TableError, match=message):
+            distributed.impute(source, imputer, out, n_workers=1)
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["in", "f0.parquet"]
+    distributed.impute(rows, imputer, tmp_path / "in-2", n_workers=1)  # which begins like the input
+
+
+def test_a_file_whose_footer_stays_the_same_is_seen_to_have_changed(table, imputer, tmp_path):
+    """Two values of one row group change places: neither its statistics nor its size change."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    pq.write_table(table, source / "f.parquet", compression="none", use_dictionary=False)
+    before = halfseen.scan(source).parts
+    with pytest.raises(Interrupted):
+        distributed.impute(source, imputer, out, engine=StopsAfter(1))
+    first, second = (table["a"].drop_null()[place].as_py() for place in (0, 1))
+    swapped = [{first: second, second: first}.get(cell, cell) for cell in table["a"].to_pylist()]
+    changed = table.set_column(1, "a", pa.array(swapped))
+    pq.write_table(changed, source / "f.parquet", compression="none", use_dictionary=False)
+    assert halfseen.scan(source).parts == before
+    with pytest.warns(HalfseenWarning, match=r"f\.parquet: the file was written again after the run began"):
+        distributed.impute(source, imputer, out, n_workers=1, resume=True)
+
+
 # ------------------------------------------------------------------------------------------ errors
 
 
@@ -337,7 +401,8 @@ def test_a_part_that_becomes_unreadable_is_named_and_nothing_partial_stays(table
         distributed.impute(scan, imputer, out, n_workers=1)
     assert sorted(path.name for path in out.iterdir()) == ["_manifest.json", "part-00000.parquet"]
     (source / "f1.parquet").write_bytes(whole)
-    distributed.impute(source, imputer, out, n_workers=1, resume=True)
+    with pytest.warns(HalfseenWarning, match=r"f1\.parquet: the file was written again"):
+        distributed.impute(source, imputer, out, n_workers=1, resume=True)
     assert read(sorted(out.glob("*.parquet"))).select(MODEL).equals(imputer.transform(table.select(MODEL)))
 
 

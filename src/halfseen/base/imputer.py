@@ -38,7 +38,7 @@ from halfseen.data.leaving import ColumnCheck, announcements, explain_left, leav
 from halfseen.data.relations import group_announcements
 from halfseen.data.schema import Schema
 from halfseen.data.skip_rules import Applicability, FoundRules, find_rules, rule_announcements
-from halfseen.errors import warn_user
+from halfseen.errors import RepeatedIdsWarning, warn_user
 from halfseen.training.progress import part_of_answer, report_share
 from halfseen.words import Note
 
@@ -63,7 +63,8 @@ def _keys_of_ids(row_ids: Any, n_rows: int, seed: int) -> Keys:
         n_rows = int(counts[first == row][0])
         warn_user(
             f"{repeated!r} in row_ids is the id of {n_rows:,} rows: rows with equal ids have the same random "
-            "numbers, so their draws vary together. Pass an id of each row, such as its number."
+            "numbers, so their draws vary together. Pass an id of each row, such as its number.",
+            RepeatedIdsWarning,
         )
     return keys
 

@@ -189,6 +189,7 @@ def _sample(
     if row_ids is not None:
         raise SchemaError("row_ids must be None for a scan: name their column by halfseen.scan(row_id=...).")
     table = match(table, model)
+    table.warn_of_repeated_ids()
     return (method(model, block, n_draws, row_ids=ids) for ids, block in _blocks(model, table))
 
 

@@ -34,8 +34,8 @@ from halfseen.data.summaries import ColumnSummary, Summing, summarise_scan
 from halfseen.diagnosis.summary import check_target
 from halfseen.distributed import run
 from halfseen.distributed.describing import describe
-from halfseen.distributed.engines import find_engine
-from halfseen.distributed.fitting import PassesByEngine, fit
+from halfseen.distributed.engines import PassesByEngine, find_engine
+from halfseen.distributed.fitting import fit
 from halfseen.distributed.manifest import check_new
 from halfseen.distributed.outputs import Folder
 from halfseen.errors import TableError

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.fs
 
-from halfseen._random import id_keys
+from halfseen._arrays import Integers
+from halfseen._random import Keys, id_keys
 from halfseen.data.incomplete import SAMPLE_ROWS, Passes, in_this_process, rows_in_block, runs_of
 from halfseen.data.scan_files import (
     FORMATS,
@@ -28,7 +29,7 @@ from halfseen.data.scan_files import (
     typed,
 )
 from halfseen.data.scan_streams import Stream, find_stream
-from halfseen.errors import TableError
+from halfseen.errors import RepeatedIdsWarning, TableError, warn_user
 from halfseen.words import plural
 
 _OF_SAMPLES = 0x53414D504C45  # so that a sample does not depend on the noise of draws with the same seed
@@ -173,6 +174,31 @@ class Scan:
         ids: RowIds = column.to_numpy()
         return ids
 
+    def warn_of_repeated_ids(self, passes: Passes = in_this_process) -> None:
+        """Issues a warning if the column that identifies rows repeats values, for which it is read once.
+
+        Parameters
+        ----------
+        passes : Passes
+            What goes over the rows.
+        """
+        if self.row_id is None:
+            return
+        found = IdSample.empty()
+        for part in passes(sample_ids, self.select([self.row_id]), runs_of(self.n_rows, 1)):
+            found = found.merged(part)
+        repeated = np.flatnonzero(found.counts > 1)
+        if len(repeated):
+            example, n_rows = found.ids[repeated[:1]].tolist()[0], int(found.counts[repeated[0]])
+            n_compared = plural(len(found.counts), "id")
+            warn_user(
+                f"Column {self.row_id!r} identifies rows, but {example!r} is the id of {n_rows:,} rows, and "
+                f"{len(repeated):,} of {n_compared} that were compared repeat: rows with equal ids have the "
+                "same random numbers, so that their draws vary together. Name a column that differs in each "
+                "row, or none, by which rows are identified by their numbers.",
+                RepeatedIdsWarning,
+            )
+
     def sample(
         self, n_rows: int = SAMPLE_ROWS, random_state: int = 0, *, passes: Passes = in_this_process
     ) -> pa.Table:
@@ -246,6 +272,49 @@ def _streamed(stream: Stream, row_id: str | None) -> StreamedScan:
     # Its content is not known, so that an interrupted run is never taken for one of the same input.
     part = ScanFile(stream.name, "parquet", schema, 0, f"unknown {uuid.uuid4()}", (stream.count(),))
     return StreamedScan((part,), pa.fs.LocalFileSystem(), schema, row_id, stream)
+
+
+IDS_COMPARED = 1 << 16
+"""Different ids of which it is counted how often they occur: few enough to be sent for each run of rows. If
+one of 10,000 ids repeats, as many contain one that does with a probability of .998."""
+
+
+@dataclass(frozen=True)
+class IdSample:
+    """Those ids of some rows that have the smallest hashes, and how many rows have them.
+
+    What is merged is the sample of all rows, and its counts are exact: an id that is among the smallest of
+    all is among those of each part.
+    """
+
+    keys: Keys
+    ids: RowIds
+    counts: Integers
+
+    @classmethod
+    def empty(cls) -> "IdSample":
+        """Returns the sample of no rows."""
+        return cls(np.empty(0, np.uint64), np.empty(0, object), np.empty(0, np.int64))
+
+    @classmethod
+    def of(cls, keys: Keys, ids: RowIds, n_each: Integers) -> "IdSample":
+        """Returns the sample of ids with these hashes, which may repeat and have these numbers of rows."""
+        distinct, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        counts = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(counts, place, n_each)
+        return cls(distinct[:IDS_COMPARED], ids[first][:IDS_COMPARED], counts[:IDS_COMPARED])
+
+    def merged(self, other: "IdSample") -> "IdSample":
+        """Returns the sample of the rows of both."""
+        ids = np.concatenate([self.ids.astype(object), other.ids.astype(object)])
+        counts = np.concatenate([self.counts, other.counts])
+        return self.of(np.concatenate([self.keys, other.keys]), ids, counts)
+
+
+def sample_ids(table: Scan, start: int, stop: int) -> IdSample:
+    """Returns the sample of the ids of a run of rows of a table whose rows have ids."""
+    ids = table.row_ids(start, table.read(start, stop))
+    return IdSample.of(id_keys(ids, 0), ids, np.ones(len(ids), dtype=np.int64))
 
 
 def choose_rows(job: tuple[Scan, int, int], start: int, stop: int) -> pa.Table:
@@ -415,9 +484,13 @@ def _exists(filesystem: Any, path: str) -> bool:
 def _list(filesystem: Any, folder: str) -> list[str]:
     selector = pa.fs.FileSelector(folder, recursive=True)
     try:
-        return sorted(info.path for info in filesystem.get_file_info(selector) if info.is_file)
+        found = [info.path for info in filesystem.get_file_info(selector) if info.is_file]
     except OSError as error:
         raise TableError(f"{folder}: the files cannot be listed: {str(error).splitlines()[0]}") from error
+    if isinstance(filesystem, pa.fs.LocalFileSystem):  # which passes over links to nothing
+        every = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+        found += [path for path in every if not os.path.exists(path)]
+    return sorted(found)
 
 
 def _is_table(path: str, folder: str) -> bool:
@@ -428,7 +501,7 @@ def _is_table(path: str, folder: str) -> bool:
 
 def _match(filesystem: Any, pattern: str) -> list[str]:
     if isinstance(filesystem, pa.fs.LocalFileSystem):
-        return sorted(path for path in globbing.glob(pattern, recursive=True) if os.path.isfile(path))
+        return sorted(path for path in globbing.glob(pattern, recursive=True) if not os.path.isdir(path))
     # not by the parts of a path, which has no two slashes as in http://
     plain = takewhile(lambda part: not globbing.has_magic(part), pattern.split("/"))
     found = _list(filesystem, "/".join(plain))

@@ -6,9 +6,7 @@ from halfseen.base.parameters import check_whole
 from halfseen.data.scan import Scan, scan
 from halfseen.diagnosis.scanned import describe_scan
 from halfseen.diagnosis.summary import Diagnosis
-from halfseen.distributed.engines import Engine, find_engine
-from halfseen.distributed.fitting import PassesByEngine
-from halfseen.distributed.run import Progress
+from halfseen.distributed.engines import Engine, PassesByEngine, Progress, find_engine
 
 
 def describe(

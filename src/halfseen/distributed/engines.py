@@ -3,13 +3,19 @@
 An engine has one method, `run`. Ray and Dask start a worker again that was killed, and repeat its unit.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
 from halfseen._machine import count_processors
 from halfseen.distributed.local import RETRIES, LocalEngine, WorkersLostError
+from halfseen.distributed.units import Unit
+from halfseen.errors import HalfseenWarning, warn_user
+from halfseen.words import plural
 
 ENGINES = ("local", "ray", "dask")
 LOOPBACK = "127.0.0.1"
@@ -28,6 +34,60 @@ class Engine(Protocol):
         An exception of the function is raised again; it is not retried, because it would occur again.
         """
         ...
+
+
+Progress = Callable[[int, int], None]
+
+MOST_NOTES = 10  # warnings of models that are issued; the others are counted
+
+
+@dataclass(frozen=True)
+class PassesByEngine:
+    """Goes over the rows of a table by an engine; see `halfseen.data.incomplete.Passes`."""
+
+    engine: Engine  # what runs the units
+    n_workers: int | None = None  # the number of workers
+    progress: Progress | None = None  # called with the number of rows that are done and of all rows
+
+    def __call__(
+        self, function: Callable[[Any, int, int], Any], job: Any, runs: Sequence[tuple[int, int]]
+    ) -> Iterator[Any]:
+        """Yields ``function(job, start, stop)`` of each run, in their order."""
+        units = [Unit(f"rows from {start:,}", start, stop) for start, stop in runs]
+        if not units:
+            return
+        early: dict[int, Any] = {}
+        notes: dict[str, int] = {}
+        n_given = n_done = 0
+        with closing(self.engine.run(run_pass, (function, job), units, self.n_workers)) as answers:  # type: ignore[type-var]
+            for unit, (result, found) in answers:
+                early[unit.start] = result
+                notes |= dict.fromkeys(found, 1)
+                n_done += unit.stop - unit.start
+                if self.progress is not None:
+                    self.progress(n_done, runs[-1][1])
+                while n_given < len(units) and units[n_given].start in early:
+                    yield early.pop(units[n_given].start)
+                    n_given += 1
+        warn_once(notes)
+
+
+def run_pass(job: tuple[Callable[[Any, int, int], Any], Any], unit: Unit) -> tuple[Any, tuple[str, ...]]:
+    """Returns the result of a function of a run of rows, and the warnings that it issued."""
+    function, of_function = job
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HalfseenWarning)
+        result = function(of_function, unit.start, unit.stop)
+    texts = dict.fromkeys(str(one.message) for one in caught if isinstance(one.message, HalfseenWarning))
+    return result, tuple(texts)
+
+
+def warn_once(notes: dict[str, int]) -> None:
+    """Issues each warning of the workers once, and the number of those beyond ``MOST_NOTES``."""
+    for note in list(notes)[:MOST_NOTES]:
+        warn_user(note)
+    if len(notes) > MOST_NOTES:
+        warn_user(f"{plural(len(notes) - MOST_NOTES, 'further warning')} of the model in other rows.")
 
 
 def find_engine(engine: str | Engine, address: str | None = None) -> Engine:

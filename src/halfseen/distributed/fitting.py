@@ -1,19 +1,12 @@
 """Fitting estimators to a table that need not fit into memory: to a random part of its rows, or to all."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from halfseen.base.parameters import check_whole
 from halfseen.base.table import fit_to_rows
 from halfseen.data.incomplete import SAMPLE_ROWS
 from halfseen.data.scan import Scan, scan
-from halfseen.distributed.engines import Engine, find_engine
-from halfseen.distributed.run import Progress, warn_once
-from halfseen.distributed.units import Unit
-from halfseen.errors import HalfseenWarning
+from halfseen.distributed.engines import Engine, PassesByEngine, Progress, find_engine
 
 
 def fit(
@@ -91,44 +84,3 @@ def fit(
     table = source if isinstance(source, Scan) else scan(source)
     passes = PassesByEngine(find_engine(engine, address), n_workers, progress)
     return fit_to_rows(estimator, table, target, n_rows, random_state, passes)
-
-
-@dataclass(frozen=True)
-class PassesByEngine:
-    """Goes over the rows of a table by an engine; see `halfseen.data.incomplete.Passes`."""
-
-    engine: Engine  # what runs the units
-    n_workers: int | None = None  # the number of workers
-    progress: Progress | None = None  # as of `fit`
-
-    def __call__(
-        self, function: Callable[[Any, int, int], Any], job: Any, runs: Sequence[tuple[int, int]]
-    ) -> Iterator[Any]:
-        """Yields ``function(job, start, stop)`` of each run, in their order."""
-        units = [Unit(f"rows from {start:,}", start, stop) for start, stop in runs]
-        if not units:
-            return
-        early: dict[int, Any] = {}
-        notes: dict[str, int] = {}
-        n_given = n_done = 0
-        with closing(self.engine.run(run_pass, (function, job), units, self.n_workers)) as answers:  # type: ignore[type-var]
-            for unit, (result, found) in answers:
-                early[unit.start] = result
-                notes |= dict.fromkeys(found, 1)
-                n_done += unit.stop - unit.start
-                if self.progress is not None:
-                    self.progress(n_done, runs[-1][1])
-                while n_given < len(units) and units[n_given].start in early:
-                    yield early.pop(units[n_given].start)
-                    n_given += 1
-        warn_once(notes)
-
-
-def run_pass(job: tuple[Callable[[Any, int, int], Any], Any], unit: Unit) -> tuple[Any, tuple[str, ...]]:
-    """Returns the result of a function of a run of rows, and the warnings that it issued."""
-    function, of_function = job
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", HalfseenWarning)
-        result = function(of_function, unit.start, unit.stop)
-    texts = dict.fromkeys(str(one.message) for one in caught if isinstance(one.message, HalfseenWarning))
-    return result, tuple(texts)

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from halfseen.data.scan import Scan
+from halfseen.data.scan import Scan, StreamedScan
 from halfseen.distributed.outputs import Folder
 from halfseen.distributed.units import Unit
-from halfseen.errors import TableError
+from halfseen.errors import TableError, warn_user
 
 MANIFEST = "_manifest.json"  # what reads a folder of Parquet files passes over names with an underscore
 FORMAT = 1
@@ -37,6 +37,19 @@ def describe_inputs(scan: Scan) -> list[dict[str, Any]]:
             "digest": part.digest,
         }
         for part in scan.parts
+    ]
+
+
+def last_changes(scan: Scan) -> list[int | None]:
+    """Returns when each file was last changed; None if that is not known, or its whole content is compared.
+
+    Of a typed file, the footer is compared, which may stay the same if values change.
+    """
+    if isinstance(scan, StreamedScan):
+        return [None]
+    infos = scan.filesystem.get_file_info(scan.files)
+    return [
+        None if part.format == "csv" else info.mtime_ns for part, info in zip(scan.parts, infos, strict=True)
     ]
 
 
@@ -92,6 +105,13 @@ def begin(
     for name, words in _WORDS.items():
         if plain.get(name) != found["request"].get(name):
             raise TableError(f"{where}: the run cannot be resumed, because it was begun with {words}")
+    changes = zip(plain["inputs"], plain["changes"], found["request"].get("changes", []), strict=False)
+    changed = [one["name"] for one, now, before in changes if now != before]
+    if changed:
+        warn_user(
+            f"{changed[0]}: the file was written again after the run began, with the same size and footer. "
+            "If its values are others, write to another folder, because finished units keep the former ones."
+        )
     known = {unit.name for unit in units}
     finished = {
         name: files

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,17 +15,12 @@ from halfseen.base.parameters import check_level, check_whole
 from halfseen.base.table import match
 from halfseen.data.incomplete import rows_in_block
 from halfseen.data.scan import Scan, scan
-from halfseen.distributed.engines import Engine, find_engine
-from halfseen.distributed.manifest import MANIFEST, begin, describe_inputs
+from halfseen.distributed.engines import Engine, PassesByEngine, Progress, find_engine, warn_once
+from halfseen.distributed.manifest import MANIFEST, begin, describe_inputs, last_changes
 from halfseen.distributed.outputs import Folder
 from halfseen.distributed.units import Layout, Unit, plan_units
 from halfseen.distributed.work import Done, Job, Operation, output_names, output_schema, run_unit
-from halfseen.errors import TableError, warn_user
-from halfseen.words import plural
-
-Progress = Callable[[int, int], None]
-
-MOST_NOTES = 10  # warnings of models that are issued; the others are counted
+from halfseen.errors import TableError
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,9 @@ def impute(
         The number of workers; by default as many as processors. One local worker is this process itself.
     draws : int, optional
         The number of draws of each missing value, in the folders ``draw=1``, ``draw=2``, and so on. By
-        default, means and most probable levels.
+        default, means and most probable levels. If the scan names a column of row ids, this column is read
+        first, and a warning is issued if ids repeat: all ids are compared if at most 65,536 of them are
+        different, and as many that are chosen by their hashes otherwise.
     random_state : int, optional
         The seed of the draws; by default that of the model.
     layout : {"parts", "files"}, default="parts"
@@ -206,6 +203,7 @@ class _Run:
         filesystem: Any,
         level: float = 0.9,
     ) -> None:
+        self.source = source
         content, estimator = read_model(model, operation)
         table = source if isinstance(source, Scan) else scan(source)
         table = match(table, estimator)
@@ -222,6 +220,7 @@ class _Run:
             "model": digest,
             "random_state": seed,
             "inputs": describe_inputs(table),
+            "changes": last_changes(table),
             "block_rows": block_rows,
             "layout": layout,
             "row_id": table.row_id,
@@ -242,7 +241,10 @@ class _Run:
         if n_workers is not None:
             check_whole("n_workers", n_workers, 1)
         folder = self.job.folder
+        check_folder(self.job.scan, self.source, folder)
         manifest = begin(self.request, folder, self.units, self.outputs, resume=resume)
+        if self.job.draws is not None:
+            self.job.scan.warn_of_repeated_ids(PassesByEngine(engine, n_workers))
         left = [unit for unit in self.units if unit.name not in manifest.finished]
         n_resumed = len(self.units) - len(left)
         folder.create(MANIFEST)
@@ -273,14 +275,6 @@ class _Run:
             yield from engine.run(run_unit, self.job, units, n_workers)
 
 
-def warn_once(notes: dict[str, int]) -> None:
-    """Issues each warning of the workers once, and the number of those beyond ``MOST_NOTES``."""
-    for note in list(notes)[:MOST_NOTES]:
-        warn_user(note)
-    if len(notes) > MOST_NOTES:
-        warn_user(f"{plural(len(notes) - MOST_NOTES, 'further warning')} of the model in other rows.")
-
-
 def read_model(model: Any, operation: Operation) -> tuple[bytes, Any]:
     """Returns the content of a model file and the model; raises an error if it cannot do what is asked."""
     name = type(model).__name__
@@ -303,6 +297,24 @@ def read_model(model: Any, operation: Operation) -> tuple[bytes, Any]:
             "be matched; fit it to a data frame or a file"
         )
     return content, estimator
+
+
+def check_folder(table: Scan, source: Any, folder: Folder) -> None:
+    """Raises an error if inputs and outputs lie in one folder, which would then be read as one table."""
+    if not folder.is_local:
+        return
+    place = os.path.realpath(folder.path)
+    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+        inputs = os.path.realpath(source)
+        if os.path.commonpath([inputs, place]) == inputs:
+            raise TableError(
+                f"{folder.path}: the output lies in the folder of the input; write to another folder"
+            )
+    for path in table.files:
+        if os.path.commonpath([place, os.path.realpath(path)]) == place:
+            raise TableError(
+                f"{path}: this input lies in the folder of the output, {folder.path}; write to another folder"
+            )
 
 
 def check_apart(table: Scan, folder: Folder, outputs: list[str]) -> None:

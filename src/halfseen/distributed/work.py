@@ -17,7 +17,7 @@ from halfseen.base.model_file import load
 from halfseen.data.scan import Scan
 from halfseen.distributed.outputs import Folder
 from halfseen.distributed.units import Unit
-from halfseen.errors import HalfseenWarning, SchemaError, TableError
+from halfseen.errors import HalfseenWarning, RepeatedIdsWarning, SchemaError, TableError
 
 Operation = Literal["impute", "predict"]
 
@@ -96,7 +96,9 @@ def run_unit(job: Job, unit: Unit, progress: Callable[[int, int], None] | None =
                 n_done += tables[0].num_rows
                 if progress is not None:
                     progress(n_done, unit.stop - unit.start)
-    notes = dict.fromkeys(str(one.message) for one in caught if isinstance(one.message, HalfseenWarning))
+    # Ids that repeat were looked for in all units.
+    messages = (one.message for one in caught if not isinstance(one.message, RepeatedIdsWarning))
+    notes = dict.fromkeys(str(message) for message in messages if isinstance(message, HalfseenWarning))
     sizes = {name: job.folder.size_of(name) or 0 for name in names}
     return Done(sizes, tuple(notes))
 
