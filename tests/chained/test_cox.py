@@ -109,7 +109,7 @@ def test_a_covariate_is_drawn_from_its_density_given_time_and_event():
     baseline = model.outcome.hazard.at(torch.tensor([[0.6]], dtype=torch.float64)).item()
     equation, parameters = model.equations[2], model.parameters[2]
     design = model.inputs.design(torch.stack([one[0] for one in cells], dim=-1)[None])
-    mean, spread = parameters.predict(equation, design[:, :, equation.inputs])
+    mean, spread, _ = parameters.predict(equation, design[:, :, equation.inputs])
     score = model.margins[0].encode_number(equation.column.feature, grid)
     logs = index - baseline * index.exp() - 0.5 * ((score - mean[0]) / spread[0]) ** 2
     mass = logs.exp().cumsum(0)

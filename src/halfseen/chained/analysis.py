@@ -8,7 +8,8 @@ covariate without the outcome, missing values of the covariate have the density
 For survival times, p is the density of a Cox model (`halfseen.chained.cox`). Levels are enumerated. For
 numbers, the density is evaluated at nodes, a value is proposed from the histogram that they define, and it
 replaces the current one with the probability of Metropolis and Hastings, which leaves the density invariant;
-so do a few Metropolis steps that follow.
+so do a few Metropolis steps that follow. A frequent value with a probability of its own (`Spike`) is one
+more candidate beside the nodes.
 
 References
 ----------
@@ -17,6 +18,7 @@ specification: accommodating the substantive model; Ritter & Tanner (1992), Faci
 the Gibbs stopper and the griddy-Gibbs sampler; Hastings (1970), for the acceptance of proposals.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +41,7 @@ from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.inputs import (
     InputColumn,
     Inputs,
+    Prediction,
     Role,
     decode_scores,
     score_codes,
@@ -46,6 +49,7 @@ from halfseen.chained.inputs import (
 )
 from halfseen.chained.mixed_outcome import MixedOutcome
 from halfseen.chained.regressions import (
+    EDGE,
     LogisticPosterior,
     Model,
     MultinomialModel,
@@ -64,6 +68,7 @@ from halfseen.data.schema import Column
 # do not if candidates are drawn from that model (`tests/chained/test_analysis.py`).
 NODES = torch.linspace(-6.0, 6.0, 41, dtype=torch.float64)
 GAP = float(NODES[1] - NODES[0])
+LOG_ROOT = 0.5 * math.log(2 * math.pi)
 LEAST_SHARE = 1e-12  # of an interval, so that values which are no longer probable are always left
 STEPS = (0.3, 0.1)
 N_UNIFORMS = 4 + 2 * len(STEPS)  # per cell
@@ -341,13 +346,13 @@ class CompatibleModel:
         self,
         c: int,
         cells: Tensor,
-        predicted: tuple[Tensor, Tensor],
+        predicted: Prediction,
         scores: Tensor | None,
         drawn: OutcomeDraw,
         margins: Sequence[FeatureMap],
         uniforms: Tensor,
         offset: Tensor | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
+    ) -> tuple[Tensor, Prediction, Tensor | None]:
         """Draws cells (S, R) of a column of the analysis.
 
         Parameters
@@ -356,7 +361,7 @@ class CompatibleModel:
             The position of the column.
         cells : Tensor
             (S, R, C), the rows with their current codes.
-        predicted : pair of Tensor
+        predicted : Prediction
             The prediction of a covariate without the outcome, as of `Parameters.predict`.
         scores : Tensor or None
             (S, R), the current scores of a number; by default they follow from its codes.
@@ -384,12 +389,18 @@ class CompatibleModel:
         if scores is None:
             # Those of a value that has an interval of scores are drawn, given the value, from the model
             low, high = score_intervals(column, cells[..., c], margins)
-            among = draw_between(*predicted, low, high, uniforms[..., -2])
+            among = draw_between(predicted.first, predicted.spread, low, high, uniforms[..., -2])
             scores = torch.where(high > low, among, low)
         shares = self._share_nodes(column, others, y, predicted, drawn, margins)
-        mean = (shares * NODES).sum(dim=-1)
-        square = (shares * NODES.square()).sum(dim=-1) - mean.square()
-        given = predicted[0] + predicted[1] * mean, predicted[1] * square.clamp(min=0.0).sqrt()
+        of_nodes, spike = shares[..., : len(NODES)], None
+        if column.spike is not None:
+            spike = shares[..., -1]
+            of_nodes = of_nodes / of_nodes.sum(dim=-1, keepdim=True)
+        mean = (of_nodes * NODES).sum(dim=-1)
+        square = (of_nodes * NODES.square()).sum(dim=-1) - mean.square()
+        given = Prediction(
+            predicted.first + predicted.spread * mean, predicted.spread * square.clamp(min=0.0).sqrt(), spike
+        )
         picked, found = self._step(
             column, others, y, scores.unsqueeze(-1), predicted, shares, drawn, margins, uniforms
         )
@@ -400,20 +411,29 @@ class CompatibleModel:
         column: InputColumn,
         others: Sequence[Tensor],
         y: Response,
-        predicted: tuple[Tensor, Tensor],
+        predicted: Prediction,
         drawn: OutcomeDraw,
         margins: Sequence[FeatureMap],
     ) -> Tensor:
-        """Returns the probabilities (S, R, K) of intervals of scores around nodes; some rows at a time."""
-        c, (n_chains, n_rows) = column.position, predicted[0].shape
+        """Returns the probabilities (S, R, K) of intervals of scores around nodes; some rows at a time.
+
+        That of the spike, if there is one, comes last.
+        """
+        c, (n_chains, n_rows) = column.position, predicted.first.shape
         size = max(1, TERMS_AT_ONCE // (n_chains * len(NODES) * drawn.coefficients.shape[1]))
-        found = torch.empty(n_chains, n_rows, len(NODES), dtype=torch.float64)
+        has_spike = column.spike is not None
+        found = torch.empty(n_chains, n_rows, len(NODES) + has_spike, dtype=torch.float64)
         for rows in (slice(start, start + size) for start in range(0, n_rows, size)):
-            centre, spread = (part[:, rows].unsqueeze(-1) for part in predicted)
+            centre, spread = (part[:, rows].unsqueeze(-1) for part in predicted[:2])
             places, cells = centre + spread * NODES, [cell[:, rows] for cell in others]
             codes = decode_scores(self.columns[c], column, places.flatten(1), margins)
-            cells[c] = codes.reshape(places.shape)
-            logs = self._log_weights(cells, y.of(rows), drawn) - 0.5 * NODES.square()
+            cells[c], weights = codes.reshape(places.shape), -0.5 * NODES.square()
+            if column.spike is not None:
+                assert predicted.spike is not None
+                cells[c] = torch.nn.functional.pad(cells[c], (0, 1), value=column.spike.value)
+                of_spike = _log_odds(predicted.spike[:, rows].unsqueeze(-1)) - math.log(GAP)
+                weights = torch.cat([weights.expand(places.shape), of_spike], dim=-1)
+            logs = self._log_weights(cells, y.of(rows), drawn) + weights
             found[:, rows] = torch.softmax(logs, dim=-1) + LEAST_SHARE
         return found / found.sum(dim=-1, keepdim=True)
 
@@ -423,7 +443,7 @@ class CompatibleModel:
         cells: list[Tensor],
         y: Response,
         scores: Tensor,
-        predicted: tuple[Tensor, Tensor],
+        predicted: Prediction,
         shares: Tensor,
         drawn: OutcomeDraw,
         margins: Sequence[FeatureMap],
@@ -431,27 +451,33 @@ class CompatibleModel:
     ) -> tuple[Tensor, Tensor]:
         """Returns scores and codes (S, R) of a number after Metropolis-Hastings steps.
 
-        The first one proposes a value by the probabilities (S, R, K) of intervals around nodes, the others
-        move the value a little.
+        The first one proposes a value by the probabilities (S, R, K) of intervals around nodes and of the
+        spike, the others move the value a little, unless it is the spike.
         """
         c = column.position
-        centre, spread = (part.unsqueeze(-1) for part in predicted)
+        centre, spread = (part.unsqueeze(-1) for part in predicted[:2])
+        odds = None if predicted.spike is None else _log_odds(predicted.spike.unsqueeze(-1))
 
         def density(z: Tensor) -> Tensor:
             index = drawn.index(self.analysis.design(cells))
-            outcome = self.log_density(y, index, drawn)
-            return torch.where(outcome.isnan(), -torch.inf, outcome) - 0.5 * ((z - centre) / spread).square()
+            outcome, own = self.log_density(y, index, drawn), -0.5 * ((z - centre) / spread).square()
+            own = own if odds is None else torch.where(column.is_spike(cells[c]), odds, own)
+            return torch.where(outcome.isnan(), -torch.inf, outcome) + own
 
         current, codes = density(scores), cells[c]
         for number in range(len(STEPS) + 1):
             noise, chance = uniforms[..., 2 * number, None], uniforms[..., 2 * number + 1, None]
             if number == 0:
-                standard = _draw_near_nodes(shares, uniforms[..., -1], noise)
+                node = _choose(shares, uniforms[..., -1])
+                standard = _draw_near(node.clamp(max=len(NODES) - 1), noise)
                 tried, before = centre + spread * standard, (scores - centre) / spread
-                ratio = _log_near_nodes(shares, before) - _log_near_nodes(shares, standard)
+                is_spike, was_spike = node == len(NODES), column.is_spike(codes)
+                ratio = _log_proposed(shares, before, was_spike) - _log_proposed(shares, standard, is_spike)
             else:
                 tried, ratio = scores + STEPS[number - 1] * spread * ndtri(noise), torch.zeros_like(noise)
+                is_spike = column.is_spike(codes)
             cells[c] = decode_scores(self.columns[c], column, tried.squeeze(-1), margins).unsqueeze(-1)
+            cells[c] = column.with_spike(cells[c], is_spike)
             new = density(tried)
             accepted = (chance.log() < new - current + ratio) | (current == -torch.inf)
             scores, current = torch.where(accepted, tried, scores), torch.where(accepted, new, current)
@@ -477,7 +503,7 @@ class CompatibleModel:
         before: Tensor,
         drawn: OutcomeDraw,
         uniforms: Tensor,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], None]:
+    ) -> tuple[Tensor, Prediction, None]:
         block = column.block
         if block is None:
             codes, prior = column.values, before
@@ -491,7 +517,7 @@ class CompatibleModel:
         if block is not None:
             groups = torch.zeros_like(before)
             shares = groups.index_add(-1, block.group, shares)
-        return found, (shares, shares), None
+        return found, Prediction(shares, shares), None
 
     def _draw_outcome(
         self,
@@ -501,7 +527,7 @@ class CompatibleModel:
         margins: Sequence[FeatureMap],
         uniforms: Tensor,
         offset: Tensor | None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
+    ) -> tuple[Tensor, Prediction, Tensor | None]:
         index = drawn.index(self.analysis.design(cells.unbind(-1)))
         index = index if offset is None else index + offset
         first = uniforms[..., 0]
@@ -509,7 +535,7 @@ class CompatibleModel:
             chance = torch.sigmoid(index)
             shares = torch.stack([1 - chance, chance], dim=-1)
             groups = shares if column.block is None else shares[..., torch.argsort(column.block.group)]
-            return (first > 1 - chance).to(torch.float64), (groups, groups), None
+            return (first > 1 - chance).to(torch.float64), Prediction(groups, groups), None
         if self.analysis.family == "linear":
             values = index.unsqueeze(-1) + drawn.scale[:, None, None] * ndtri(uniforms)
         else:
@@ -519,9 +545,10 @@ class CompatibleModel:
         if column.role == Role.ORDERED:
             level = column.level_of(codes).unsqueeze(-1) == torch.arange(column.n_levels)
             shares = level.to(torch.float64).mean(dim=-2)
-            return codes[..., 0], (shares, shares), None
+            return codes[..., 0], Prediction(shares, shares), None
         scores = score_codes(column, codes.flatten(1), margins).reshape(codes.shape)
-        return codes[..., 0], (scores.mean(dim=-1), scores.std(dim=-1)), scores[..., 0]
+        given = Prediction(scores.mean(dim=-1), scores.std(dim=-1))
+        return codes[..., 0], given, scores[..., 0]
 
 
 def _choose(shares: Tensor, uniforms: Tensor) -> Tensor:
@@ -530,19 +557,25 @@ def _choose(shares: Tensor, uniforms: Tensor) -> Tensor:
     return reached[..., :-1].sum(dim=-1, keepdim=True)
 
 
-def _draw_near_nodes(shares: Tensor, chance: Tensor, noise: Tensor) -> Tensor:
-    """Returns numbers (*, 1) in intervals around nodes, which have probabilities (*, K), by two uniforms.
+def _log_odds(spike: Tensor) -> Tensor:
+    """Returns the log density of spikes (*) with these probabilities, relative to that of normal scores."""
+    return torch.logit(spike, eps=EDGE) + LOG_ROOT
+
+
+def _draw_near(place: Tensor, noise: Tensor) -> Tensor:
+    """Returns numbers (*, 1) in intervals around the nodes with these positions, by uniforms.
 
     Within an interval the distribution is uniform, and exponential beyond the first and the last one.
     """
-    node = NODES[_choose(shares, chance)]
+    node = NODES[place]
     tail = NODES[-1] - 0.5 * GAP - GAP * torch.log1p(-noise)
     inner = node + GAP * (noise - 0.5)
     return torch.where(node == NODES[0], -tail, torch.where(node == NODES[-1], tail, inner))
 
 
-def _log_near_nodes(shares: Tensor, standard: Tensor) -> Tensor:
-    """Returns the log density of these draws (*, 1), up to a constant."""
+def _log_proposed(shares: Tensor, standard: Tensor, is_spike: Tensor) -> Tensor:
+    """Returns the log density of these draws (*, 1), or of the spike, in units of the distance of nodes."""
     node = ((standard - NODES[0]) / GAP).round().clamp(0, len(NODES) - 1).long()
     beyond = (standard.abs() - NODES[-1] + 0.5 * GAP).clamp(min=0.0) / GAP
-    return shares.gather(-1, node).log() - beyond
+    found = shares.gather(-1, node).log() - beyond
+    return torch.where(is_spike, shares[..., -1:].log() + math.log(GAP), found)

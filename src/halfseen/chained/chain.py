@@ -39,7 +39,7 @@ from halfseen.chained.effects import (
     cross_products,
 )
 from halfseen.chained.equations import Equation, Parameters
-from halfseen.chained.inputs import Inputs, Role, ScoreTargets, decode_scores, score_codes
+from halfseen.chained.inputs import Inputs, Prediction, Role, ScoreTargets, decode_scores, score_codes
 from halfseen.chained.methods import Method, draw_by_method, fit_method
 from halfseen.chained.regressions import (
     EDGE,
@@ -213,7 +213,9 @@ class Chains:
         # A model of a covariate without the outcome is not that of the rows in which it is observed, if its
         # values are missing through the outcome: it is fitted to all rows, with the values drawn before.
         every = self._is_covariate(c)
-        if self.equations[c].column.role == Role.NUMBER:
+        if self.equations[c].column.spike is not None:
+            drawn = self._draw_two_parts(c, refresh=refresh, every=every)
+        elif self.equations[c].column.role == Role.NUMBER:
             drawn = self._draw_linear(c, without, every=every)
         else:
             drawn = self._draw_logistic(c, refresh=refresh, every=every)
@@ -356,7 +358,7 @@ class Chains:
             return self._draw_compatible(c, predicted)
         return self._draw_codes(c, predicted)
 
-    def _draw_codes(self, c: int, predicted: tuple[Tensor, Tensor]) -> Tensor:
+    def _draw_codes(self, c: int, predicted: Prediction) -> Tensor:
         """Returns the missing cells (S, R) of a column, within its constraints."""
         column, place = self.columns[c], self.equations[c].column
         if c not in self.constraints.columns:
@@ -379,6 +381,19 @@ class Chains:
         if len(target.rows):
             target.redraw(expected(self.design, places, drawn.coefficients), drawn.scale, self.noise)
         return Parameters(drawn.coefficients, drawn.scale)
+
+    def _draw_two_parts(self, c: int, *, refresh: bool, every: bool) -> Parameters:
+        """Draws a logistic regression of the spike of a number, and a linear one of its other scores."""
+        equation, known = self.equations[c], self.codes.observed[:, c] | every
+        target, places, codes = self._target(c), equation.inputs, self.completed[..., c]
+        model = equation.spike_model(codes, known)
+        of_spike = self._draw_posterior(c, model, self.design, refresh=refresh).coefficients
+        rows = known & ~equation.column.is_spike(codes)  # (S, N)
+        some = self.design[:, :, places]
+        gram = (some * rows.unsqueeze(-1)).mT @ some
+        drawn = draw_linear(gram, self.design, places, target.scores, rows, equation.prior, self.noise)
+        target.redraw(expected(self.design, places, drawn.coefficients), drawn.scale, self.noise)
+        return Parameters(drawn.coefficients, drawn.scale, spike=of_spike)
 
     def _draw_logistic(self, c: int, *, refresh: bool, every: bool) -> Parameters:
         equation = self.equations[c]
@@ -406,11 +421,11 @@ class Chains:
 
     def _draw_cells(self, c: int, parameters: Parameters, without: Tensor) -> None:
         equation, scale = self.equations[c], parameters.scale
-        if scale is None:
+        if scale is None or parameters.spike is not None:
             predicted = parameters.predict(equation, without[:, :, equation.inputs])
         else:  # the same, without a copy of the inputs
             mean = expected(without, equation.inputs, parameters.coefficients)
-            predicted = mean, scale[:, None].expand_as(mean)
+            predicted = Prediction(mean, scale[:, None].expand_as(mean))
         if self.compatible is not None and self.compatible.concerns(c):
             drawn = self._draw_compatible(c, predicted)
         else:
@@ -436,7 +451,7 @@ class Chains:
                     derived, self.passive.values(derived, self.completed[:, among]), self.design[:, among]
                 )
 
-    def _draw_compatible(self, c: int, predicted: tuple[Tensor, Tensor]) -> Tensor:
+    def _draw_compatible(self, c: int, predicted: Prediction) -> Tensor:
         """Returns the missing cells (S, R) of a column of the analysis, given its other columns."""
         assert self.compatible is not None
         rows = self.missing[c]

@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from halfseen.chained.inputs import InputColumn, Role, decode_scores
+from halfseen.chained.inputs import InputColumn, Prediction, Role, decode_scores
 from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
@@ -159,21 +159,22 @@ def _side(text: str, columns: Sequence[Column], whole: str) -> int | float:
 def draw_codes(
     column: Column,
     place: InputColumn,
-    predicted: tuple[Tensor, Tensor],
+    predicted: Prediction,
     margins: Sequence[FeatureMap],
     noise: Noise,
 ) -> Tensor:
     """Returns codes (S, R) of a column, drawn from what `Parameters.predict` returns."""
-    first, spread = predicted
+    first, spread, spike = predicted
     if place.role != Role.NUMBER:
         return place.draw_level(first, noise.uniforms(first.shape[1]))
-    return decode_scores(column, place, first + spread * noise.normals(first.shape[1]), margins)
+    codes = decode_scores(column, place, first + spread * noise.normals(first.shape[1]), margins)
+    return codes if spike is None else place.with_spike(codes, noise.uniforms(first.shape[1]) < spike)
 
 
 def draw_within(
     column: Column,
     place: InputColumn,
-    predicted: tuple[Tensor, Tensor],
+    predicted: Prediction,
     limits: tuple[Tensor, Tensor],
     margins: Sequence[FeatureMap],
     uniforms: Tensor,
@@ -183,7 +184,7 @@ def draw_within(
     Numbers have normal scores that are truncated to the scores of the limits, and levels outside of the
     limits have no probability. If no value is possible, the nearest one is taken.
     """
-    first, spread = predicted
+    first, spread, _ = predicted
     low, high = limits
     if place.role == Role.ORDERED:
         allowed = (place.values >= low.unsqueeze(-1)) & (place.values <= high.unsqueeze(-1))

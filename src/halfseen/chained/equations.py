@@ -1,4 +1,4 @@
-"""The regressions of chained equations: which inputs each has, its prior, and its drawn parameters."""
+"""The regressions of chained equations: their inputs and priors, drawn parameters, and what they predict."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halfseen.chained.blocks import limit_predictors
 from halfseen.chained.effects import EffectDraw, sequential
-from halfseen.chained.inputs import InputColumn, Inputs, Role
+from halfseen.chained.inputs import InputColumn, Inputs, Prediction, Role
 from halfseen.chained.methods import Draw
 from halfseen.chained.regressions import (
     CONSTANT_SCALE,
@@ -32,6 +32,7 @@ from halfseen.chained.regressions import (
 from halfseen.data.incomplete import Incomplete
 
 PRIOR_CANDIDATES = tuple(0.25 * 2.0**k for k in range(14))  # rows per coefficient; with fewer, draws are wild
+TINY = 1e-300
 MOST_COEFFICIENTS = 400  # of a multinomial regression, whose cost grows with their cube
 
 
@@ -43,13 +44,15 @@ class Equation:
     ------
     inputs : (P), positions in the design matrix, the constant first.
     prior : (P), precisions of the coefficients; in rows for a linear regression.
-    mode : (1, Q), where the coefficients of a logistic regression start; None for numbers.
+    mode : (1, Q), where the coefficients of a logistic regression start; None for numbers without a spike.
+    spike_prior : (P), precisions of the logistic regression that predicts the spike of a number.
     """
 
     column: InputColumn
     inputs: Tensor
     prior: Tensor
     mode: Tensor | None = None
+    spike_prior: Tensor | None = None
 
     def logistic_model(self, codes: Incomplete) -> MultinomialModel | OrderedModel:
         """Returns the regression of the observed levels of a table (N, C)."""
@@ -62,6 +65,12 @@ class Equation:
         """Returns the regression of levels (N) or (S, N)."""
         kind = MultinomialModel if self.column.role == Role.LEVELS else OrderedModel
         return kind(levels, self.column.n_levels, self.prior)
+
+    def spike_model(self, codes: Tensor, known: Tensor) -> MultinomialModel:
+        """Returns the logistic regression that predicts which codes (S, N) are the spike; `known` (N) are."""
+        assert self.spike_prior is not None
+        levels = torch.where(self.column.is_spike(codes), 0, 1)
+        return MultinomialModel(torch.where(known, levels, -1), 2, self.spike_prior)
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,8 @@ class Parameters:
         What draws the column in each chain by a method of its own; there are no coefficients then.
     covariance : Tensor or None
         (S, B, B), of the residuals of all columns of its block.
+    spike : Tensor or None
+        (S, P), of the logistic regression that predicts the spike of a number.
     """
 
     coefficients: Tensor
@@ -87,6 +98,7 @@ class Parameters:
     effects: EffectDraw | None = None
     own: tuple[Draw, ...] | None = None
     covariance: Tensor | None = None
+    spike: Tensor | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["Parameters"]) -> "Parameters":
@@ -95,12 +107,14 @@ class Parameters:
         effects = [part.effects for part in parts if part.effects is not None]
         own = tuple(draw for part in parts for draw in part.own or ())
         covariances = [part.covariance for part in parts if part.covariance is not None]
+        spikes = [part.spike for part in parts if part.spike is not None]
         return cls(
             torch.cat([part.coefficients for part in parts]),
             torch.cat(scales) if scales else None,
             EffectDraw.joined(effects) if effects else None,
             own or None,
             torch.cat(covariances) if covariances else None,
+            torch.cat(spikes) if spikes else None,
         )
 
     def of(self, which: Tensor) -> "Parameters":
@@ -109,12 +123,13 @@ class Parameters:
         effects = None if self.effects is None else self.effects.of(which)
         own = None if self.own is None else tuple(self.own[s] for s in which.tolist())
         covariance = None if self.covariance is None else self.covariance[which]
-        return Parameters(self.coefficients[which], scale, effects, own, covariance)
+        spike = None if self.spike is None else self.spike[which]
+        return Parameters(self.coefficients[which], scale, effects, own, covariance, spike)
 
     def predict(
         self, equation: Equation, design: Tensor, added: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Returns mean and deviation (S, R) of scores, or the probabilities (S, R, K) of levels, twice.
+    ) -> Prediction:
+        """Returns the distributions of cells.
 
         `design` (S, R, P) has the inputs of the equation, and `added` what `EffectDraw.offsets` returns.
         """
@@ -123,14 +138,82 @@ class Parameters:
             index, variance = design @ by_part.mT + added[0], added[1]  # (S, R, J)
             if self.scale is None:
                 shares = sequential(index / (1 + variance).sqrt())
-                return shares, shares
-            return index[..., 0], (self.scale[:, None].square() + variance[..., 0]).sqrt()
+                return Prediction(shares, shares)
+            return Prediction(index[..., 0], (self.scale[:, None].square() + variance[..., 0]).sqrt())
         if self.scale is not None:
             mean = (design @ self.coefficients.unsqueeze(-1)).squeeze(-1)
-            return mean, self.scale[:, None].expand_as(mean)
+            spike = None
+            if self.spike is not None:
+                spike = torch.sigmoid(design @ self.spike.unsqueeze(-1)).squeeze(-1)
+            return Prediction(mean, self.scale[:, None].expand_as(mean), spike)
         predict = multinomial if equation.column.role == Role.LEVELS else ordered
         shares = predict(design, self.coefficients)
-        return shares, shares
+        return Prediction(shares, shares)
+
+
+@dataclass(frozen=True)
+class Conditionals:
+    """The distribution of each missing cell given the others, averaged over the draws of the others."""
+
+    # (N, C), of the scores of numbers.
+    mean: Tensor
+    variance: Tensor
+    # (N, K), the probabilities of ordered levels or groups of levels, by position of the column.
+    levels: dict[int, Tensor]
+    # (N), the probabilities of the spikes of numbers; means and variances are those of the other values.
+    spikes: dict[int, Tensor]
+
+
+@dataclass(frozen=True)
+class Average:
+    """Sums of conditional distributions: of means, of squared means plus variances, of probabilities.
+
+    Those of scores are weighted by the probability that a value is not the spike.
+    """
+
+    columns: Sequence[InputColumn]
+    counts: Tensor
+    means: Tensor
+    squares: Tensor
+    levels: dict[int, Tensor]
+    spikes: dict[int, Tensor]
+
+    @classmethod
+    def over(cls, codes: Incomplete, columns: Sequence[InputColumn]) -> "Average":
+        """Returns sums that are zero."""
+        levels = {
+            column.position: codes.x.new_zeros(len(codes), column.n_levels)
+            for column in columns
+            if column.role != Role.NUMBER
+        }
+        spikes = {one.position: codes.x.new_zeros(len(codes)) for one in columns if one.spike is not None}
+        counts, means, squares = (torch.zeros_like(codes.x) for _ in range(3))
+        return cls(columns, counts, means, squares, levels, spikes)
+
+    def add(self, column: InputColumn, rows: Tensor, found: Prediction) -> None:
+        """Adds the distributions of some rows in several chains."""
+        c, (first, spread, spike) = column.position, found
+        weight = 1.0 if spike is None else 1 - spike
+        self.counts[rows, c] += len(first) if spike is None else (1 - spike).sum(dim=0)
+        if column.role == Role.NUMBER:
+            self.means[rows, c] += (weight * first).sum(dim=0)
+            self.squares[rows, c] += (weight * (first.square() + spread.square())).sum(dim=0)
+        else:
+            self.levels[c][rows] += first.sum(dim=0)
+        if spike is not None:
+            self.spikes[c][rows] += spike.sum(dim=0)
+
+    def result(self) -> Conditionals:
+        """Returns the averages; those of observed cells are arbitrary."""
+        counts = torch.where(self.counts > 0, self.counts, 1.0)
+        mean = self.means / counts
+        variance = (self.squares / counts - mean.square()).clamp(min=0.0)
+        levels = {
+            c: torch.where(self.counts[:, c, None] > 0, sums / counts[:, c, None], 1 / sums.shape[1])
+            for c, sums in self.levels.items()
+        }
+        spikes = {c: sums / (sums + self.counts[:, c]).clamp(min=TINY) for c, sums in self.spikes.items()}
+        return Conditionals(mean, variance, levels, spikes)
 
 
 def plan_equations(
@@ -168,9 +251,17 @@ def plan_equations(
         allowed = limits.get(column.position)
         chosen = _choose_columns(inputs, column, strength, allowed, most_columns)
         places = torch.tensor([0, *(place for one in chosen for place in _places(one, own, rows))])
-        prior = _prior(column, places, rows, own, codes.x[observed, column.position])
+        of_column = codes.x[observed, column.position]
+        prior = _prior(column, places, rows, own, of_column)
         equation = Equation(column, places, prior)
-        if column.role != Role.NUMBER:
+        if column.spike is not None:
+            at, known = column.is_spike(of_column), codes.observed[None, :, column.position]
+            prior = _prior(column, places, rows[~at], own[~at], of_column[~at])
+            of_spike = _logistic_prior(len(places), int(torch.minimum(at.sum(), (~at).sum())))
+            equation = Equation(column, places, prior, None, of_spike)
+            model = equation.spike_model(codes.x[None, :, column.position], known)
+            equation = replace(equation, mode=find_mode(model, guess[None][:, :, places]))
+        elif column.role != Role.NUMBER:
             mode = find_mode(equation.logistic_model(codes), guess[None][:, :, places])
             equation = replace(equation, mode=mode)
         found.append(equation)
@@ -212,20 +303,22 @@ def _choose_columns(
     return sorted(chosen, key=lambda one: one.position)
 
 
-def _places(column: InputColumn, target: Tensor, rows: Tensor) -> range:
+def _places(column: InputColumn, target: Tensor, rows: Tensor) -> list[int]:
     """Returns the inputs of a column that predict a target (N, W): its score, its value, or both.
 
     Both are used only if the Bayesian information criterion is in favour, because their difference
-    extrapolates badly to rows in which the target is missing.
+    extrapolates badly to rows in which the target is missing. The indicator of a spike is always used.
     """
+    every = [*range(column.start, column.stop)]
     if not column.with_value:
-        return range(column.start, column.stop)
-    score, value = rows[:, column.start], rows[:, column.start + 1]
-    losses = [_unexplained(target, rows[:, :1], *several) for several in ((score,), (value,), (score, value))]
-    one = column.start + int(losses[1] < losses[0])
+        return every
+    (first, second), rest = every[:2], every[2:]
+    choices = ([first], [second], [first, second])
+    losses = [_unexplained(target, rows[:, :1], *rows[:, [*some, *rest]].T) for some in choices]
+    one = [second if losses[1] < losses[0] else first, *rest]
     gain = len(rows) * (min(losses[:2]) / max(losses[2], 1e-12))
     needed = len(rows) * math.exp(math.log(max(2, len(rows))) / max(1, len(rows)))
-    return range(column.start, column.stop) if gain > needed else range(one, one + 1)
+    return every if gain > needed else one
 
 
 def _unexplained(target: Tensor, constant: Tensor, *inputs: Tensor) -> float:
@@ -251,9 +344,16 @@ def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes
         found[0] = FLAT
         return found
     counts = torch.bincount(column.level_of(codes), minlength=column.n_levels)
-    # With few rows of a level, the log odds of all inputs together must not vary more than those of one.
-    crowded = max(1.0, FEW_ROWS * width / max(1.0, float(counts.sort(descending=True).values[1:2].sum())))
-    found *= crowded / PRIOR_SCALE**2
+    return _logistic_prior(width, int(counts.sort(descending=True).values[1:2].sum()))
+
+
+def _logistic_prior(width: int, n_rows: int) -> Tensor:
+    """Returns the precisions (P) of logistic coefficients, given the rows of the second most frequent level.
+
+    With few of them, the log odds of all inputs together must not vary more than those of one.
+    """
+    crowded = max(1.0, FEW_ROWS * width / max(1.0, float(n_rows)))
+    found = torch.full((width,), crowded / PRIOR_SCALE**2, dtype=torch.float64)
     found[0] = 1 / CONSTANT_SCALE**2
     return found
 

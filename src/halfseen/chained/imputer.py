@@ -33,7 +33,7 @@ from halfseen.chained.grouped import (
     drop_column,
     name_new_groups,
 )
-from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
+from halfseen.chained.inputs import Inputs, Role, Spike, choose_features, widen_range
 from halfseen.chained.methods import Method, read_methods
 from halfseen.chained.outcome_choice import MOST_COLUMNS, find_outcome
 from halfseen.chained.regressions import Noise
@@ -68,9 +68,10 @@ class ChainedImputer(BaseImputer):
 
     Each column has a regression on all other columns: linear for numbers, on the scale of the margin of the
     column (see `GaussianImputer`); logistic or multinomial for levels; proportional odds for ordered levels
-    and for whole numbers with at most ten values. Values that are known to lie in an interval, such as
-    those below a detection limit or zeros of a semi-continuous column, have scores that are drawn within it.
-    Numbers predict other columns by their scores and, if the margin is not linear, by their values as
+    and for whole numbers with at most ten values. A number that is often zero, or at another end of its
+    values, has two parts: a logistic regression for this value, and a linear one for the others. Values that
+    are known to lie in an interval, such as those below a detection limit, have scores that are drawn within
+    it. Numbers predict other columns by their scores and, if the margin is not linear, by their values as
     well. A cycle draws, for one incomplete column after the other, the parameters of its regression from
     their posterior distribution and then its missing values. The cycles of each chain start from a draw of a
     joint Gaussian. `fit` keeps the last parameters of every chain. A draw of `sample`, for these or other
@@ -169,6 +170,12 @@ class ChainedImputer(BaseImputer):
     A column is taken to be constant within groups if it never differs between two rows of a group. Means of
     other columns over a group are not inputs of regressions.
 
+    A column has two parts if its least or greatest value makes up 5%, and ten at least, of its observed
+    values, with 50 others, and for whole numbers twice as many as the next frequent one. Both regressions
+    have the same inputs. The indicator of the value predicts other columns. Columns with `constraints`,
+    `methods` or `blocks`, and tables with `groups`, have one regression, whose scores are drawn within an
+    interval for the frequent value.
+
     The columns of a block have the inputs that any of them would have, and the inverse Wishart posterior of
     the covariance of their residuals under Jeffreys' prior. Missing values of a row are drawn given the
     observed ones of its block. One block of all columns draws from a joint Gaussian.
@@ -266,7 +273,8 @@ class ChainedImputer(BaseImputer):
         if groups is not None and groups.upper:
             upper = plan_equations(inputs, groups.table, limits, self.max_predictors)
             equations = tuple(upper[c] if c in groups.upper else one for c, one in enumerate(equations))
-        margins = [redraw_margins(inputs.features, columns, codes, generator) for _ in range(self.n_chains)]
+        rest = inputs.without_spikes(codes)
+        margins = [redraw_margins(inputs.features, columns, rest, generator) for _ in range(self.n_chains)]
         n_missing = (~codes.observed).sum(dim=0).tolist()
         order = order_visits(self.visit_order, [column.name for column in columns], n_missing)
         nothing: list[Parameters] = []
@@ -284,7 +292,8 @@ class ChainedImputer(BaseImputer):
             compatible = CompatibleModel(analysis, columns, inputs, units, rows)
             model = replace(model, compatible=compatible)
         found = self._run(model, codes, groups, methods)
-        self._describe(found.steps, [c for c in range(codes.n_features) if n_missing[c]])
+        incomplete = [c for c in range(codes.n_features) if n_missing[c]]
+        self._set_trace(incomplete, *found.steps[..., incomplete].numpy().swapaxes(0, 1))
         of_groups = None if groups is None else self._group_model(codes, groups.rows.n_groups, found.upper)
         return model.with_parameters(found.parameters, found.outcome, of_groups)
 
@@ -298,8 +307,9 @@ class ChainedImputer(BaseImputer):
         """Returns the inputs, the regressions, and which columns may predict a column."""
         limits = predictor_positions(self.predictors, self._schema_within)
         free = () if analysis is None else analysis.covariates
-        features = choose_features(self._within, start.features, codes, free, logarithms)
-        inputs = Inputs.fit(self._within, features, codes)
+        spikes = self._spikes(codes)
+        features = choose_features(self._within, start.features, codes, free, logarithms, spikes)
+        inputs = Inputs.fit(self._within, features, codes, spikes)
         for c in free:
             assert analysis is not None
             allowed = limits.get(c, np.arange(codes.n_features))
@@ -307,6 +317,14 @@ class ChainedImputer(BaseImputer):
         Passive.of(self._within).limit(limits, codes.n_features)
         blocks = read_blocks(self.blocks, self._within, [column.role for column in inputs.columns])
         return inputs, plan_equations(inputs, codes, limits, self.max_predictors, blocks), limits
+
+    def _spikes(self, codes: Incomplete) -> dict[int, Spike]:
+        """Returns the frequent ends of numbers (N, C) that have two-part models, where these are possible."""
+        if self.groups is not None:
+            return {}
+        names = {*(self.methods or {}), *(name for block in self.blocks or () for name in block)}
+        constrained = Constraints.parse(self.constraints, self._within).columns
+        return Spike.of_table(self._within, codes, names | {self._within[c].name for c in constrained})
 
     def _seeks_outcome(self) -> bool:
         """Returns whether draws may be made compatible with an outcome that the data show."""
@@ -317,9 +335,10 @@ class ChainedImputer(BaseImputer):
 
     def _widen_ranges(self, analysis: SubstantiveModel, codes: Incomplete) -> None:
         """Lets imputed values of the covariates of an analysis reach further into a tail."""
-        wider = {}
+        wider, spikes = {}, self._spikes(codes)
         for c in analysis.covariates:
-            wider[self._within[c].name] = widen_range(self._within[c], codes.x[codes.observed[:, c], c])
+            known = codes.x[codes.observed[:, c], c]
+            wider[self._within[c].name] = widen_range(self._within[c], known, spikes.get(c))
         self.schema_ = Schema(tuple(wider.get(column.name, column) for column in self.schema_))
 
     def _constraints(
@@ -341,24 +360,31 @@ class ChainedImputer(BaseImputer):
     ) -> dict[int, Method]:
         """Returns the methods that replace regressions, and raises a ValueError where they cannot."""
         found = read_methods(self.methods, self._within, [column.role for column in inputs.columns])
-        of_analysis = () if analysis is None else (*analysis.outcomes, *analysis.covariates)
         for c in found:
             feature = inputs.columns[c].feature
             margins = inputs.features.margins
             margin = margins[feature] if margins and feature >= 0 else None
-            why = {
-                "is a variable of the analysis, which determines its draws": c in of_analysis,
-                "has constraints, within which only regressions can draw": c in constraints.columns,
-                "has censored values, which only regressions can use": margin is not None
-                and margin.is_censored,
-                "belongs to a table with groups, of which only regressions have effects": self.groups
-                is not None,
-            }
-            self._check_free(c, "cannot have a method of its own", why)
+            censored = margin is not None and margin.is_censored
+            why = {"has censored values, which only regressions can use": censored}
+            self._check_free(c, "cannot have a method of its own", why, analysis, constraints)
         return found
 
-    def _check_free(self, c: int, what: str, why: Mapping[str, bool]) -> None:
+    def _check_free(
+        self,
+        c: int,
+        what: str,
+        why: dict[str, bool],
+        analysis: SubstantiveModel | None,
+        constraints: Constraints,
+    ) -> None:
         """Raises a ValueError that says what a column cannot do, if one of several reasons holds."""
+        of_analysis = () if analysis is None else (*analysis.outcomes, *analysis.covariates)
+        why = {
+            "is a variable of the analysis, which determines its draws": c in of_analysis,
+            "has constraints, within which only its own regression can draw": c in constraints.columns,
+            "belongs to a table with groups, of which only its own regression has effects": self.groups
+            is not None,
+        } | why
         reason = next((sentence for sentence, holds in why.items() if holds), None)
         if reason is not None:
             raise ValueError(f"Column {self._within[c].name!r} {what}: it {reason}.")
@@ -368,16 +394,9 @@ class ChainedImputer(BaseImputer):
     ) -> list[tuple[int, ...]]:
         """Returns the columns that are drawn together, and raises a ValueError where they cannot be."""
         found = read_blocks(self.blocks, self._within, [column.role for column in inputs.columns])
-        of_analysis = () if analysis is None else (*analysis.outcomes, *analysis.covariates)
         for c in (c for block in found for c in block):
-            why = {
-                "is a variable of the analysis, which determines its draws": c in of_analysis,
-                "has constraints, within which columns are drawn one by one": c in constraints.columns,
-                "has a method of its own": self._within[c].name in (self.methods or {}),
-                "belongs to a table with groups, of which only single columns have effects": self.groups
-                is not None,
-            }
-            self._check_free(c, "cannot belong to a block", why)
+            why = {"has a method of its own": self._within[c].name in (self.methods or {})}
+            self._check_free(c, "cannot belong to a block", why, analysis, constraints)
         return found
 
     @property
@@ -508,17 +527,13 @@ class ChainedImputer(BaseImputer):
 
         return ChainRun.joined(list(map_in_threads(run, several)))
 
-    def _describe(self, steps: Tensor, incomplete: Sequence[int]) -> None:
-        """Sets the trace of the chains, and whether they agree."""
-        moments = steps[..., list(incomplete)].numpy()
-        self._set_trace(incomplete, moments[:, 0], moments[:, 1])
-
     def _set_trace(
         self,
         incomplete: Sequence[int],
         mean: npt.NDArray[np.float64],
         std: npt.NDArray[np.float64],
     ) -> None:
+        """Sets the trace of the chains, and whether they agree."""
         modelled = self._within
         self.trace_ = ChainTrace(tuple(modelled[c].name for c in incomplete), mean, std)
         self.r_hat_ = self.trace_.r_hat()

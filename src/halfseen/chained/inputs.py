@@ -2,7 +2,8 @@ r"""From the codes of a completed table to the inputs of regressions, and from p
 
 A number enters regressions as its score under its margin and, if the two differ, also as its standardised
 value: an analysis of the completed tables usually has the value itself, and a regression that knows only the
-score would not be compatible with it. A column with levels enters as indicators. A column with few ordered
+score would not be compatible with it. A number that is often zero, or at another end of its values, enters
+by an indicator of this value as well. A column with levels enters as indicators. A column with few ordered
 levels enters as indicators too, if there are enough rows, otherwise as one number. Which of score and value
 predict a column is chosen for each regression.
 """
@@ -12,14 +13,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, islice
 from math import inf
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen.chained.regressions import Noise, draw_between
+from halfseen._arrays import Floats
+from halfseen.chained.regressions import EDGE, Noise, draw_between
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
-from halfseen.data.margin_choice import choose_margins
+from halfseen.data.margin_choice import ATOM_COUNT, ATOM_SHARE, FEWEST_VALUES, choose_margins
 from halfseen.data.margin_fits import line
 from halfseen.data.margins import Link, Margin
 from halfseen.data.schema import Column
@@ -28,6 +32,7 @@ MOST_ORDERED = 10  # levels of a proportional-odds regression; more are modelled
 ROWS_PER_INPUT = 20  # needed for indicators of ordered levels; a rule of thumb for regressions
 FARTHEST = 1e4  # standard deviations at which an input is cut off, so that cross-products keep their digits
 ALIKE = 0.99  # correlation of scores and values from which on one of the two suffices
+MOST_LIKE = 2.0  # ratio of the frequencies of a spike and of any other whole number at least; a guess
 
 
 class Role(StrEnum):
@@ -36,6 +41,92 @@ class Role(StrEnum):
     NUMBER = "number"  # a linear regression of its scores
     ORDERED = "ordered"  # a proportional-odds regression
     LEVELS = "levels"  # a multinomial logistic regression
+
+
+class Prediction(NamedTuple):
+    """The distribution of a cell given the others, as a regression predicts it.
+
+    Shapes
+    ------
+    first : (S, R), means of scores, or (S, R, K), probabilities of levels.
+    spread : deviations of scores; of levels, the probabilities again.
+    spike : (S, R), the probability of the spike of a two-part model, to which scores do not belong.
+    """
+
+    first: Tensor
+    spread: Tensor
+    spike: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Spike:
+    """A frequent value at an end of a column, such as zero, that has a probability of its own.
+
+    The other values are a number whose margin is limited to `least` and `greatest`, beside the spike.
+    """
+
+    value: float
+    least: float
+    greatest: float
+
+    @classmethod
+    def find(cls, column: Column, x: Floats) -> "Spike | None":
+        """Finds the most frequent end of the observed codes (N) of a number, if it is frequent enough."""
+        if column.levels is not None or column.codes is not None or column.is_censored(x).any() or not len(x):
+            return None
+        low, high = column.firm_bounds()
+        if x.min() < low or x.max() > high:
+            return None  # the margin maps values into the bounds
+        least = max(ATOM_COUNT, ATOM_SHARE * len(x))
+        ends = sorted((float((x == end).sum()), end) for end in (float(x.min()), float(x.max())))
+        count, value = ends[-1]
+        others = x[x != value]
+        if count < least or len(others) < FEWEST_VALUES:
+            return None
+        step = column.code_step
+        if step and count < MOST_LIKE * np.unique(others, return_counts=True)[1].max():
+            return None  # a usual frequency of a count
+        gap = step or float(np.abs(others - value).min()) / 2
+        return cls(value, value + gap, inf) if value < others[0] else cls(value, -inf, value - gap)
+
+    @classmethod
+    def of_table(cls, columns: Sequence[Column], codes: Incomplete, without: set[str]) -> "dict[int, Spike]":
+        """Finds the spikes of numbers of a table (N, C), by position; columns in `without` have none."""
+        found = dict[int, Spike]()
+        for c, column in enumerate(columns):
+            if column.name not in without and column.derived is None:
+                spike = cls.find(column, codes.x[codes.observed[:, c], c].numpy())
+                if spike is not None:
+                    found[c] = spike
+        return found
+
+    def is_at(self, codes: Tensor) -> Tensor:
+        """Returns which codes (*) are the spike."""
+        return codes == self.value
+
+    def left_share(self, probability: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns which quantile of the other values a quantile (N) of all is, and where it is the spike.
+
+        `share` (N) is the probability of the spike, which is below or above all other values.
+        """
+        is_below = self.value < self.least
+        chosen = probability <= share if is_below else probability > 1 - share
+        left = (probability - share * is_below) / (1 - share).clamp(min=EDGE)
+        return left.clamp(EDGE, 1 - EDGE), chosen
+
+    def beside(self, margin: Margin | None, others: Floats) -> Margin:
+        """Returns the margin of the other values, which does not reach the spike."""
+        margin = line(Link(), others) if margin is None else margin
+        least, greatest = max(margin.least, self.least), min(margin.greatest, self.greatest)
+        return margin.adjusted(least=least, greatest=greatest)
+
+
+def _without_spikes(codes: Incomplete, spikes: Mapping[int, Spike]) -> Incomplete:
+    """Returns a table (N, C) in which spikes are missing, for the margins of the other values."""
+    observed = codes.observed.clone()
+    for c, spike in spikes.items():
+        observed[:, c] &= ~spike.is_at(codes.x[:, c])
+    return Incomplete(codes.x, observed)
 
 
 @dataclass(frozen=True)
@@ -55,6 +146,7 @@ class InputColumn:
     # (width), the standardisation of the inputs that are not features of the `FeatureMap`.
     loc: Tensor
     scale: Tensor
+    spike: Spike | None = None  # the value of a number that has an indicator of its own; its score is 0
 
     @property
     def n_levels(self) -> int:
@@ -69,6 +161,16 @@ class InputColumn:
             return torch.zeros_like(codes, dtype=torch.int64)
         middles = (self.values[:-1] + self.values[1:]) / 2
         return torch.searchsorted(middles, codes.contiguous())
+
+    def is_spike(self, codes: Tensor) -> Tensor:
+        """Returns which codes (*) of a number have no score, because they are the spike."""
+        return torch.zeros_like(codes, dtype=torch.bool) if self.spike is None else self.spike.is_at(codes)
+
+    def with_spike(self, codes: Tensor, chosen: Tensor | None) -> Tensor:
+        """Returns codes (*) of a number with the spike where it was chosen (*)."""
+        if self.spike is None or chosen is None:
+            return codes
+        return torch.where(chosen, self.spike.value, codes)
 
     def draw_level(self, probabilities: Tensor, uniforms: Tensor) -> Tensor:
         """Returns codes (*) of levels drawn by uniforms (*) from probabilities (*, K)."""
@@ -86,14 +188,30 @@ class Inputs:
     features: FeatureMap  # the margins of numbers and the groups of levels
 
     @property
+    def spikes(self) -> dict[int, Spike]:
+        """The spikes of numbers, by position of the column."""
+        return {one.position: one.spike for one in self.columns if one.spike is not None}
+
+    def without_spikes(self, codes: Incomplete) -> Incomplete:
+        """Returns a table (N, C) in which spikes are missing, for the margins of the other values."""
+        return _without_spikes(codes, self.spikes)
+
+    @property
     def width(self) -> int:
         """The number of inputs, with the constant."""
         return self.columns[-1].stop
 
     @classmethod
-    def fit(cls, columns: Sequence[Column], features: FeatureMap, codes: Incomplete) -> "Inputs":
-        """Chooses the inputs of a table (N, C)."""
+    def fit(
+        cls,
+        columns: Sequence[Column],
+        features: FeatureMap,
+        codes: Incomplete,
+        spikes: Mapping[int, Spike] | None = None,
+    ) -> "Inputs":
+        """Chooses the inputs of a table (N, C), whose features know the spikes."""
         bare = [_bare(c, column, features) for c, column in enumerate(columns)]
+        bare = [replace(one, spike=(spikes or {}).get(one.position)) for one in bare]
         widest = 1 + sum(max(2, one.n_levels - 1) for one in bare)
         found, start = list[InputColumn](), 1
         for one in bare:
@@ -105,7 +223,9 @@ class Inputs:
             elif one.role == Role.NUMBER:
                 margin = features.margins[one.feature] if features.margins else None
                 whole = margin is None or not margin.is_censored  # the values of censored cells are not known
-                one = replace(one, with_value=whole and _differs(features.encode_number(one.feature, x), x))
+                rest = x[~one.is_spike(x)]
+                score = features.encode_number(one.feature, rest)
+                one = replace(one, with_value=whole and _differs(score, rest))
             raw = _raw(one, x)
             scaler = Standardizer.fit(Incomplete(raw, torch.ones_like(raw, dtype=torch.bool)))
             found.append(_placed(one, start, scaler.loc, scaler.scale))
@@ -121,6 +241,7 @@ class Inputs:
         if column.role == Role.ORDERED:
             return other
         score = self.features.encode_number(column.feature, codes.flatten()).reshape(codes.shape)
+        score = torch.where(column.is_spike(codes), 0.0, score)
         return torch.cat([score.clamp(-FARTHEST, FARTHEST).unsqueeze(-1), other], dim=-1)
 
     def design(self, codes: Tensor) -> Tensor:
@@ -142,13 +263,24 @@ class Inputs:
         loc = torch.cat([column.loc for column in self.columns])
         scale = torch.cat([column.scale for column in self.columns])
         scaler = self.features.scaler
-        return {
-            "inputs.flags": torch.tensor(flags),
-            "inputs.loc": loc,
-            "inputs.scale": scale,
-            "inputs.feature_loc": scaler.loc,
-            "inputs.feature_scale": scaler.scale,
-        } | self.features.margin_state("inputs.margin")
+        spikes = {
+            f"inputs.spike.{column.position}": torch.tensor(
+                [spike.value, spike.least, spike.greatest], dtype=torch.float64
+            ).nan_to_num()
+            for column in self.columns
+            if (spike := column.spike) is not None
+        }
+        return (
+            spikes
+            | {
+                "inputs.flags": torch.tensor(flags),
+                "inputs.loc": loc,
+                "inputs.scale": scale,
+                "inputs.feature_loc": scaler.loc,
+                "inputs.feature_scale": scaler.scale,
+            }
+            | self.features.margin_state("inputs.margin")
+        )
 
     @classmethod
     def from_state(
@@ -168,6 +300,8 @@ class Inputs:
         for c, column in enumerate(columns):
             as_indicators, with_value = (bool(flag) for flag in flags[c])
             one = replace(_bare(c, column, features), as_indicators=as_indicators, with_value=with_value)
+            if f"inputs.spike.{c}" in state:
+                one = replace(one, spike=_spike_from(one, state[f"inputs.spike.{c}"]))
             width = _raw_width(one)
             part = slice(used, used + width)
             one = _placed(one, start, scaler.loc[part], scaler.scale[part])
@@ -184,6 +318,7 @@ def choose_features(
     codes: Incomplete,
     free: Sequence[int] = (),
     logarithms: Sequence[int] = (),
+    spikes: Mapping[int, Spike] | None = None,
 ) -> FeatureMap:
     """Returns features in which every number has the margin that fits its values best.
 
@@ -203,7 +338,11 @@ def choose_features(
         are missing through an outcome lie beyond them. The limits of the column hold (`Column.constrain`).
     logarithms : sequence of int
         The positions of columns of positive numbers whose margins are log-normal.
+    spikes : mapping of int to Spike, optional
+        The values that are left out of the margins of columns.
     """
+    spikes = spikes or {}
+    codes = _without_spikes(codes, spikes)
     numeric = (columns[c] for c in features.numeric)
     several = [choose_margins([*islice(numeric, len(x))], x) for x in features.observed_numbers(codes)]
     margins = list(chain.from_iterable(several))
@@ -211,6 +350,8 @@ def choose_features(
         if c in logarithms:
             margins[i] = line(Link("log"), codes.x[codes.observed[:, c], c].numpy())
         margins[i] = _unlimited(margins[i]) if c in free else margins[i]
+        if c in spikes:
+            margins[i] = spikes[c].beside(margins[i], codes.x[codes.observed[:, c], c].numpy())
     plain = FeatureMap.fit(columns, codes, all_indicators=False)
     plain = replace(plain, blocks=features.blocks)
     return plain.with_chosen(margins, codes, plain.encode(codes))[0]
@@ -231,12 +372,16 @@ def reach(column: Column, place: InputColumn, features: FeatureMap, x: Tensor, s
     margins = list(features.margins)
     if margins:
         margins[place.feature] = _unlimited(margins[place.feature])
+        if place.spike is not None:
+            margins[place.feature] = place.spike.beside(margins[place.feature], x.numpy())
     free = replace(features, margins=tuple(margins))
-    return decode_scores(widen_range(column, x), place, scores[None], [free])[0]
+    return decode_scores(widen_range(column, x, place.spike), place, scores[None], [free])[0]
 
 
-def widen_range(column: Column, x: Tensor) -> Column:
+def widen_range(column: Column, x: Tensor, spike: Spike | None = None) -> Column:
     """Returns a column of positive numbers whose imputed values may lie further beyond the observed ones (N).
+
+    Beside a spike at zero, the other numbers are positive.
 
     Imputed values are at most one observed range above the greatest value. Where large values are missing
     through an outcome, this cuts the tail of a skewed column off, which biases its coefficient away from
@@ -244,7 +389,11 @@ def widen_range(column: Column, x: Tensor) -> Column:
     median: a guess, as a bound that values which belong to the greatest outcomes hardly reach. The user is
     not warned of values within it, because the outcome implies them.
     """
-    if column.kind != "positive" or not column.extrapolated or column.greatest is None or not len(x):
+    positive = column.kind == "positive"
+    if spike is not None:
+        positive = column.kind == "continuous" and spike.value == 0 and spike.least > 0
+        x = x[~spike.is_at(x)]
+    if not positive or not column.extrapolated or column.greatest is None or not len(x):
         return column
     farthest = float(x.max()) * float(x.max() / x.median()) ** 2
     return column if not farthest < inf else replace(column, greatest=max(column.greatest, farthest))
@@ -269,11 +418,22 @@ def _ordered_values(column: Column) -> Tensor:
     return torch.tensor(values if 2 <= len(values) <= MOST_ORDERED else [], dtype=torch.float64)
 
 
+def _spike_from(column: InputColumn, stored: Tensor) -> Spike:
+    """Rebuilds a spike from what `Inputs.state` returned, and checks it."""
+    largest = torch.finfo(torch.float64).max
+    fits = column.role == Role.NUMBER and stored.shape == (3,) and stored.dtype == torch.float64
+    if fits:
+        value, least, greatest = torch.where(stored.abs() == largest, stored.sign() * inf, stored).tolist()
+        if value < least < inf == greatest or -inf == least < greatest < value:
+            return Spike(value, least, greatest)
+    raise ValueError(f"The frequent value of column {column.position} does not fit the column.")
+
+
 def _raw_width(column: InputColumn) -> int:
     """Returns the number of inputs that are not features of the `FeatureMap`."""
     if column.role == Role.ORDERED:
         return len(column.values) - 1 if column.as_indicators else 1
-    return int(column.with_value)
+    return int(column.with_value) + (column.spike is not None)
 
 
 def _raw(column: InputColumn, codes: Tensor) -> Tensor:
@@ -281,7 +441,9 @@ def _raw(column: InputColumn, codes: Tensor) -> Tensor:
     if column.role == Role.ORDERED and column.as_indicators:
         levels = torch.arange(1, len(column.values))
         return (column.level_of(codes).unsqueeze(-1) == levels).to(torch.float64)
-    return codes.unsqueeze(-1)[..., : _raw_width(column)]
+    parts = [codes] if column.with_value or column.role == Role.ORDERED else []
+    parts += [] if column.spike is None else [column.is_spike(codes).to(torch.float64)]
+    return torch.stack(parts, dim=-1) if parts else codes.unsqueeze(-1)[..., :0]
 
 
 def _placed(column: InputColumn, start: int, loc: Tensor, scale: Tensor) -> InputColumn:
@@ -314,7 +476,9 @@ def score_codes(place: InputColumn, codes: Tensor, margins: Sequence[FeatureMap]
     """Returns scores (S, R) of the codes (S, R) of a number, under the margins of each chain."""
     if _is_plain(place, margins):
         return margins[0].encode_number(place.feature, codes)
-    return torch.stack([one.encode_number(place.feature, x) for one, x in zip(margins, codes, strict=True)])
+    each = zip(margins, codes, strict=True)
+    scores = torch.stack([one.encode_number(place.feature, x) for one, x in each])
+    return torch.where(place.is_spike(codes), 0.0, scores)
 
 
 def score_intervals(
@@ -344,7 +508,7 @@ class ScoreTargets:
         self, margins: Sequence[FeatureMap], column: InputColumn, x: Tensor, observed: Tensor
     ) -> None:
         self.scores = torch.zeros(len(margins), len(x), dtype=torch.float64)
-        known = observed.nonzero().squeeze(1)
+        known = (observed & ~column.is_spike(x)).nonzero().squeeze(1)
         low, high = self.scores[:, known], self.scores[:, known]
         for s, features in enumerate(margins):
             low[s], high[s] = features.score_interval(column.feature, x[known])

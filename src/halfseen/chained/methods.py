@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import Tensor
 
 from halfseen._threads import warning_filters
-from halfseen.chained.inputs import InputColumn, Role
+from halfseen.chained.inputs import InputColumn, Prediction, Role
 from halfseen.chained.regressions import Noise
 from halfseen.data.schema import Column
 
@@ -229,15 +229,13 @@ def draw_by_method(several: Sequence[Draw], column: Column, design: Tensor, unif
     return torch.from_numpy(column.constrain(found))
 
 
-def spread_of_draws(
-    column: InputColumn, codes: Tensor, scores: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
+def spread_of_draws(column: InputColumn, codes: Tensor, scores: Callable[[Tensor], Tensor]) -> Prediction:
     """Returns draws (S, R) as distributions without a spread, whose average is that of the draws."""
     if column.role == Role.NUMBER:
         found = scores(codes)
-        return found, torch.zeros_like(found)
+        return Prediction(found, torch.zeros_like(found))
     shares = torch.nn.functional.one_hot(column.level_of(codes), column.n_levels).double()
-    return shares, shares
+    return Prediction(shares, shares)
 
 
 def method_state(several: Sequence[Draw]) -> dict[str, Tensor]:

@@ -8,7 +8,8 @@ are then better drawn from
 
 as for a stated analysis ``y ~ x + z``. The density of the observed values of x by this product is compared
 with that by their own regression on y and z. The parameters of the product are estimated from all rows, by
-EM, because the rows in which x is observed may be selected by y. For normal columns both are the same.
+EM, because the rows in which x is observed may be selected by y. For normal columns both are the same. If x
+has two parts, f is a logistic regression of its frequent value and a normal one of the other scores.
 
 References
 ----------
@@ -24,10 +25,12 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 from torch.special import ndtr, ndtri
 
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.inputs import InputColumn, Inputs, Role, choose_features, reach
+from halfseen.chained.regressions import PRIOR_SCALE
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.gaussian.tabular import TabularGaussian
@@ -118,7 +121,7 @@ def _logarithms(
     for x in inputs.columns:
         c, known = x.position, codes.x[codes.observed[:, x.position], x.position]
         margin = inputs.features.margins[x.feature] if inputs.features.margins and x.with_value else None
-        if len(known) == len(codes) or margin is None or margin.half or margin.has_atoms:
+        if len(known) == len(codes) or margin is None or margin.half or margin.has_atoms or x.spike:
             continue
         if margin.link.kind == "log" or len(margin.unlimited) or not float(known.min()) > 0:
             continue
@@ -183,8 +186,9 @@ class _Pair:
     low, high, score : (N), the ends of the score of x, and a value between them.
     full, rest : (N, P), the inputs of x with and without those of y.
     terms : (N, Q), the standardised terms of the regression of y, of which `place` is x.
-    values : (K), standardised values of x on the grid of scores.
+    values : (K), standardised values of x on the grid of scores, and that of its spike if it has one.
     y : (N)
+    spike : (N), which values of x are its spike; None if it has none.
     curved : whether values of x are no linear function of its scores.
     """
 
@@ -198,6 +202,7 @@ class _Pair:
     place: int
     values: Tensor
     y: Tensor
+    spike: Tensor | None
     curved: bool
 
     @classmethod
@@ -220,33 +225,51 @@ class _Pair:
         design = inputs.design(guess)
         low, high = inputs.features.score_interval(x.feature, guess[:, x.position])
         score = torch.where(high > low, ndtri((ndtr(low) + ndtr(high)) / 2), low)
+        spike = None if x.spike is None else x.spike.is_at(guess[:, x.position])
         loc, unit = analysis.units(guess)
         place = 1 + analysis.sources.index(x.position)
         known = codes.x[observed, x.position]
         values = reach(columns[x.position], x, inputs.features, known, GRID)
+        if x.spike is not None:
+            values = torch.nn.functional.pad(values, (0, 1), value=x.spike.value)
         terms, values = (analysis.design(guess.unbind(-1)) - loc) / unit, (values - loc[place]) / unit[place]
         rest = design[:, places[~of_y]]
-        full, curved = design[:, places], x.with_value or bool((high > low).any())
+        full, curved = design[:, places], x.with_value or bool((high > low).any()) or spike is not None
         outcome = guess[:, y.position]
-        return cls(observed, low, high, score, full, rest, terms, place, values, outcome, curved)
+        return cls(observed, low, high, score, full, rest, terms, place, values, outcome, spike, curved)
 
     @cached_property
     def linear(self) -> "_Factorised":
         """Both regressions if that of y is linear; counts are compared with it, and may turn out to be so."""
         return _Factorised(self, "linear")
 
-    def density(self, mean: Tensor, spread: Tensor) -> Tensor:
-        """Returns log densities (N) of the scores of x, or of their intervals, up to log(2π)/2."""
+    @cached_property
+    def scored(self) -> Tensor:
+        """Which rows (N) have observed values of x that are not the spike."""
+        return self.observed if self.spike is None else self.observed & ~self.spike
+
+    def density(self, mean: Tensor, spread: Tensor, odds: Tensor | None) -> Tensor:
+        """Returns log densities (N) of the scores of x, or of their intervals, up to log(2π)/2.
+
+        With log odds (N) of the spike it is the density of both parts.
+        """
         exact = _log_normal(self.score, mean, spread)
         mass = ndtr((self.high - mean) / spread) - ndtr((self.low - mean) / spread)
-        return torch.where(self.high > self.low, mass.clamp(min=TINY).log() + _ROOT, exact)
+        found = torch.where(self.high > self.low, mass.clamp(min=TINY).log() + _ROOT, exact)
+        if odds is None:
+            return found
+        assert self.spike is not None
+        return torch.where(self.spike, logsigmoid(odds) + _ROOT, logsigmoid(-odds) + found)
 
     def own_density(self) -> Tensor:
         """Returns the log densities (R) of the observed values of x by their regression on y and others."""
-        full, score = self.full[self.observed], self.score[self.observed]
+        full, score, odds = self.full[self.scored], self.score[self.scored], None
         coefficients = _solve(full.mT @ full, full.mT @ score)
         spread = (score - full @ coefficients).square().mean().sqrt()
-        return self.density(self.full @ coefficients, spread)[self.observed]
+        if self.spike is not None:
+            share, weights = self.spike.to(torch.float64), self.observed.to(torch.float64)
+            odds = self.full @ _fit_logistic(self.full, share, weights)
+        return self.density(self.full @ coefficients, spread, odds)[self.observed]
 
 
 class _Factorised:
@@ -264,14 +287,17 @@ class _Factorised:
         self.pair, self.family = pair, family
         known, self.others = pair.observed, pair.terms.clone()
         self.others[:, pair.place] = 0.0
-        every = self.others[~known].unsqueeze(1).repeat(1, len(GRID), 1)
+        every = self.others[~known].unsqueeze(1).repeat(1, len(pair.values), 1)
         every[..., pair.place] = pair.values
         self.terms = torch.cat([pair.terms[known], every.flatten(0, 1)])
-        self.y = torch.cat([pair.y[known], pair.y[~known].repeat_interleave(len(GRID))])
-        some = pair.rest[known]
+        self.y = torch.cat([pair.y[known], pair.y[~known].repeat_interleave(len(pair.values))])
+        some = pair.rest[pair.scored]
         self.scale = torch.ones((), dtype=torch.float64)
-        self.of_x = _solve(some.mT @ some, some.mT @ pair.score[known])
-        self.spread = (pair.score[known] - some @ self.of_x).square().mean().sqrt()
+        self.of_x = _solve(some.mT @ some, some.mT @ pair.score[pair.scored])
+        self.spread = (pair.score[pair.scored] - some @ self.of_x).square().mean().sqrt()
+        self.of_spike: Tensor | None = None
+        if pair.spike is not None:
+            self.of_spike = _fit_logistic(pair.rest, pair.spike.to(torch.float64), known.to(torch.float64))
         self.of_y = self.others.new_zeros(self.others.shape[1])
         self.of_y[0] = pair.y.mean().clamp(min=1e-3).log()
         weights = torch.zeros(len(self.y), dtype=torch.float64)
@@ -291,19 +317,36 @@ class _Factorised:
         index = index.clamp(max=LARGEST_INDEX)
         return y * index - index.exp() - torch.lgamma(y + 1)
 
+    def _odds(self) -> Tensor | None:
+        """Returns the log odds (N) of the spike of x without y."""
+        return None if self.of_spike is None else self.pair.rest @ self.of_spike
+
     def _joint(self) -> Tensor:
-        """Returns the log densities (N, K) of both columns on the grid, up to log(2π)/2."""
-        of_x = _log_normal(GRID, (self.pair.rest @ self.of_x).unsqueeze(-1), self.spread)
+        """Returns the log densities (N, K) of both columns on the grid, up to log(2π)/2.
+
+        The spike comes last, with its probability in units of the distance of the scores.
+        """
+        of_x, odds = _log_normal(GRID, (self.pair.rest @ self.of_x).unsqueeze(-1), self.spread), self._odds()
+        if odds is not None:
+            of_spike = logsigmoid(odds) + _ROOT - math.log(SPACING)
+            of_x = torch.cat([of_x + logsigmoid(-odds).unsqueeze(-1), of_spike.unsqueeze(-1)], dim=1)
         return of_x + self._of_y(self.pair.y.unsqueeze(-1), self._index())
 
     def _step(self) -> None:
         """Computes the weights of the grid where x is missing, then both regressions."""
         pair, known = self.pair, self.pair.observed
         shares = torch.softmax(self._joint(), dim=1)
-        mean = torch.where(known, pair.score, shares @ GRID)
-        variance = torch.where(known, 0.0, shares @ GRID.square() - mean.square())
-        self.of_x = _solve(pair.rest.mT @ pair.rest, pair.rest.mT @ mean)
-        self.spread = ((mean - pair.rest @ self.of_x).square() + variance).mean().sqrt()
+        of_grid, weight = shares[:, : len(GRID)], torch.ones(len(shares), dtype=torch.float64)
+        if pair.spike is not None:
+            spiked = torch.where(known, pair.spike.to(torch.float64), shares[:, -1])
+            weight, of_grid = 1 - spiked, of_grid / of_grid.sum(dim=1, keepdim=True).clamp(min=TINY)
+            self.of_spike = _fit_logistic(pair.rest, spiked, torch.ones_like(spiked), self.of_spike)
+        mean = torch.where(known, pair.score, of_grid @ GRID)
+        variance = torch.where(known, 0.0, of_grid @ GRID.square() - mean.square())
+        weighted = pair.rest * weight.unsqueeze(-1)
+        self.of_x = _solve(weighted.mT @ pair.rest, weighted.mT @ mean)
+        squares = (mean - pair.rest @ self.of_x).square() + variance
+        self.spread = (weight @ squares / weight.sum()).sqrt()
         one = torch.ones(int(known.sum()), dtype=torch.float64)
         self.weights = torch.cat([one, shares[~known].flatten()])
         self._fit_outcome(self.weights, 1)
@@ -333,7 +376,8 @@ class _Factorised:
     def _with_known(self) -> Tensor:
         """Returns the log densities (N) of x and y, up to log(2π)/2."""
         pair = self.pair
-        return pair.density(pair.rest @ self.of_x, self.spread) + self._of_y(pair.y, pair.terms @ self.of_y)
+        of_x = pair.density(pair.rest @ self.of_x, self.spread, self._odds())
+        return of_x + self._of_y(pair.y, pair.terms @ self.of_y)
 
     def _integrated(self) -> Tensor:
         """Returns the log densities (N) of y, whatever x is."""
@@ -353,6 +397,20 @@ _ROOT = 0.5 * math.log(2 * math.pi)
 def _log_normal(z: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
     """Returns log densities of normal distributions, up to log(2π)/2."""
     return -0.5 * ((z - mean) / spread).square() - spread.log()
+
+
+def _fit_logistic(design: Tensor, share: Tensor, weights: Tensor, start: Tensor | None = None) -> Tensor:
+    """Returns the coefficients (P) of a logistic regression of shares (N) by Newton's method.
+
+    The prior is that of the regressions of levels, so that separation does no harm.
+    """
+    found = torch.zeros(design.shape[1], dtype=torch.float64) if start is None else start
+    for _ in range(FIRST_STEPS if start is None else 1):
+        chance = torch.sigmoid(design @ found)
+        slope = design.mT @ (weights * (share - chance)) - found / PRIOR_SCALE**2
+        precision = (design * (weights * chance * (1 - chance)).unsqueeze(-1)).mT @ design
+        found = found + torch.linalg.solve(precision + torch.eye(len(found)) / PRIOR_SCALE**2, slope)
+    return found
 
 
 def _solve(gram: Tensor, cross: Tensor) -> Tensor:

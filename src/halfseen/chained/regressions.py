@@ -129,7 +129,7 @@ def draw_linear(
     design : (S, N, D), of which the regression uses some columns.
     places : (P), the positions of these columns.
     target : (S, N), arbitrary where it is not observed.
-    observed : (N), the rows of the regression.
+    observed : (N) or (S, N), the rows of the regression.
     prior : (P), :math:`\lambda`, in rows.
     """
     y = torch.where(observed, target, 0.0)
@@ -137,12 +137,12 @@ def draw_linear(
     cross = (y.unsqueeze(1) @ design)[..., places].mT
     fitted = torch.cholesky_solve(cross, factor)
     residual = torch.where(observed, y - expected(design, places, fitted.squeeze(-1)), 0.0)
-    squares, n_rows, width = residual.square().sum(dim=1), int(observed.sum()), gram.shape[-1]
+    squares, n_rows, width = residual.square().sum(dim=1), observed.sum(dim=-1), gram.shape[-1]
     squares = squares + fitted.squeeze(-1).square() @ prior
-    freedom = float(n_rows - int((prior <= FLAT).sum()))
-    if are_few(n_rows, width):
+    freedom = (n_rows - (prior <= FLAT).sum()).to(torch.float64).expand_as(squares)
+    if are_few(int(n_rows.min()), width):
         squares, freedom = squares + PRIOR_FREEDOM * PRIOR_VARIANCE, freedom + PRIOR_FREEDOM
-    scale = (squares / noise.chi_squared(torch.full_like(squares, freedom))).sqrt()
+    scale = (squares / noise.chi_squared(freedom)).sqrt()
     step = torch.linalg.solve_triangular(factor.mT, noise.normals(width, 1), upper=True)
     return LinearDraw((fitted + scale[:, None, None] * step).squeeze(-1), scale)
 

@@ -21,11 +21,12 @@ from halfseen.chained.blocks import check_covariance, draw_missing, followers, l
 from halfseen.chained.chain import NO_CONSTRAINTS, NOT_PASSIVE, Passive
 from halfseen.chained.constraints import Constraints, draw_within
 from halfseen.chained.effects import EffectDraw
-from halfseen.chained.equations import Equation, Parameters
+from halfseen.chained.equations import Average, Conditionals, Equation, Parameters
 from halfseen.chained.formula import FAMILIES, SubstantiveModel
 from halfseen.chained.grouped import GroupModel
-from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.inputs import InputColumn, Inputs, Prediction, Role, decode_scores, score_codes
 from halfseen.chained.methods import draw_by_method, method_from_state, method_state, spread_of_draws
+from halfseen.chained.regressions import EDGE
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import Margin
@@ -36,17 +37,6 @@ CELL_STREAM = 1 << 24  # beyond the streams of noise of the joint Gaussian
 POINT_KEY = 0x9E3779B97F4A7C15  # of the draws behind `point`, which have the same noise in every row
 POINT_CYCLES = 5  # further cycles, over which the conditional distributions are averaged
 POINT_DRAWS = 100  # conditional distributions at least that are averaged; chosen: 0.1 of a standard deviation
-
-
-@dataclass(frozen=True)
-class Conditionals:
-    """The distribution of each missing cell given the others, averaged over the draws of the others."""
-
-    # (N, C), of the scores of numbers.
-    mean: Tensor
-    variance: Tensor
-    # (N, K), the probabilities of ordered levels or groups of levels, by position of the column.
-    levels: dict[int, Tensor]
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,8 @@ class TabularChain:
             c = column.position
             point[:, c] = self._centre(column, found)
             margin = self._margin(column)
-            if column.role == Role.NUMBER and margin is not None and margin.by_interval:
+            whole = column.role == Role.NUMBER and column.spike is None
+            if whole and margin is not None and margin.by_interval:
                 ends[:, :, c] = torch.stack(margin.ends(*self._moments(column, found), level))
         return torch.where(codes.observed, codes.x, enclosing(ends, point, level))
 
@@ -147,14 +138,14 @@ class TabularChain:
         It is the average of the distributions given all other cells, over further cycles of every chain. The
         noise of these cycles is the same in every row.
         """
-        found = _Average.over(codes, self.inputs.columns)
+        found = Average.over(codes, self.inputs.columns)
         n_draws = draws_of_point(self.n_chains)
         keys = np.full(len(codes), POINT_KEY, dtype=np.uint64)
         self._completed(codes, keys, n_draws, found)
         return found.result()
 
     def _completed(
-        self, codes: Incomplete, keys: Keys, n_draws: int, average: "_Average | None" = None
+        self, codes: Incomplete, keys: Keys, n_draws: int, average: Average | None = None
     ) -> Tensor:
         """Returns completed codes (S, N, C) after all cycles, or averages their conditional distributions."""
         completed = self.start.draws(codes, keys, n_draws)
@@ -198,7 +189,7 @@ class TabularChain:
                     offset = self._offset(c, rows, completed, which, of_draws)
                     drawn, predicted = self._draw(c, completed[:, rows], predicted, which, uniforms, offset)
                 if average is not None and cycle >= self.n_cycles:
-                    average.add(self.inputs.columns[c], rows, *predicted)
+                    average.add(self.inputs.columns[c], rows, predicted)
                 self._replace(c, rows, drawn, codes, completed, design)
         return completed
 
@@ -217,7 +208,7 @@ class TabularChain:
         normals: Tensor,
         completed: Tensor,
         design: Tensor,
-        average: "_Average | None",
+        average: Average | None,
     ) -> None:
         """Draws the missing cells of a block in some rows together, by normals (S, R, B)."""
         known = codes.observed[rows][:, block]
@@ -233,7 +224,8 @@ class TabularChain:
         for j, (c, column) in enumerate(zip(block, columns, strict=True)):
             missing = ~known[:, j]
             if average is not None:
-                average.add(column, rows[missing], mean[:, missing, j], spread[:, missing, j])
+                of_cells = Prediction(mean[:, missing, j], spread[:, missing, j])
+                average.add(column, rows[missing], of_cells)
             drawn = decode_scores(self.columns[c], column, found[:, missing, j], margins)
             self._replace(c, rows[missing], drawn, codes, completed, design)
 
@@ -252,9 +244,7 @@ class TabularChain:
         column = self.inputs.columns[c]
         design[:, rows, column.start : column.stop] = self.inputs.encode(column, drawn)
 
-    def _settle(
-        self, codes: Incomplete, completed: Tensor, which: Tensor, average: "_Average | None"
-    ) -> Tensor:
+    def _settle(self, codes: Incomplete, completed: Tensor, which: Tensor, average: Average | None) -> Tensor:
         """Completes the cells that are known from other rows of their group, and returns where they are."""
         settled = torch.zeros_like(codes.observed)
         if self.groups is None:
@@ -269,10 +259,10 @@ class TabularChain:
                 continue
             if column.role == Role.NUMBER:
                 scores = score_codes(column, found, [self.margins[s] for s in which.tolist()])
-                average.add(column, rows, scores, torch.zeros_like(scores))
+                average.add(column, rows, Prediction(scores, torch.zeros_like(scores)))
             else:
                 shares = torch.nn.functional.one_hot(column.level_of(found), column.n_levels).double()
-                average.add(column, rows, shares, shares)
+                average.add(column, rows, Prediction(shares, shares))
         return settled
 
     def _added(
@@ -297,7 +287,7 @@ class TabularChain:
 
     def _predict(
         self, c: int, design: Tensor, which: Tensor, added: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Prediction:
         """Returns what `Parameters.predict` does, of rows (S, R, P) by the parameters of chains (S)."""
         equation, every = self.equations[c], self.parameters[c]
         return every.of(which).predict(equation, design[:, :, equation.inputs], added)
@@ -309,11 +299,11 @@ class TabularChain:
         self,
         c: int,
         cells: Tensor,
-        predicted: tuple[Tensor, Tensor],
+        predicted: Prediction,
         which: Tensor,
         uniforms: Tensor,
         offset: Tensor | None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    ) -> tuple[Tensor, Prediction]:
         """Returns codes (S, R) of a column, drawn by uniforms (S, R, U), and their prediction."""
         column = self.inputs.columns[c]
         margins = [self.margins[s] for s in which.tolist()]
@@ -325,26 +315,30 @@ class TabularChain:
                 c, cells, predicted, None, given, margins, uniforms, offset
             )
             return drawn, predicted
-        first, spread = predicted
+        first, spread, spike = predicted
         limits = self.constraints.bounds(c, cells)
         if limits is not None:
             drawn = draw_within(self.columns[c], column, predicted, limits, margins, uniforms[..., 0])
             return drawn, self._as_distribution(c, drawn, which)  # that of the draws, which are many
         if column.role != Role.NUMBER:
             return column.draw_level(first, uniforms[..., 0]), predicted
-        scores = first + spread * ndtri(uniforms[..., 0])
-        return decode_scores(self.columns[c], column, scores, margins), predicted
+        chance, chosen = uniforms[..., 0], None
+        if spike is not None:  # one number decides whether it is the spike, and which value it is otherwise
+            chosen = chance < spike
+            chance = ((chance - spike) / (1 - spike)).clamp(EDGE, 1 - EDGE)
+        codes = decode_scores(self.columns[c], column, first + spread * ndtri(chance), margins)
+        return column.with_spike(codes, chosen), predicted
 
     def _draw_by_method(
         self, c: int, design: Tensor, which: Tensor, uniforms: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    ) -> tuple[Tensor, Prediction]:
         """Does what `_draw` does for a column that has a method of its own, from a design (S, R, P)."""
         own = self.parameters[c].of(which).own
         assert own is not None
         drawn = draw_by_method(own, self.columns[c], design[:, :, self.equations[c].inputs], uniforms)
         return drawn, self._as_distribution(c, drawn, which)
 
-    def _as_distribution(self, c: int, drawn: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    def _as_distribution(self, c: int, drawn: Tensor, which: Tensor) -> Prediction:
         column, margins = self.inputs.columns[c], [self.margins[s] for s in which.tolist()]
         return spread_of_draws(column, drawn, lambda codes: score_codes(column, codes, margins))
 
@@ -370,7 +364,11 @@ class TabularChain:
         if self.columns[c].levels is not None:
             return self._by_threshold(column, found).argmax(dim=1).to(torch.float64)
         margin, moments = self._margin(column), self._moments(column, found)
-        return moments[0] if margin is None else margin.mean(*moments)
+        centre = moments[0] if margin is None else margin.mean(*moments)
+        if column.spike is None:
+            return centre
+        share = found.spikes[c]
+        return share * column.spike.value + (1 - share) * centre
 
     def _quantile(self, found: Conditionals, codes: Incomplete, probability: float) -> Tensor:
         """Returns one quantile (N, C) of every cell."""
@@ -383,10 +381,12 @@ class TabularChain:
                 reached = found.levels[c].cumsum(dim=1)[:, :-1] < probability
                 result[:, c] = column.values[reached.sum(dim=1)]
             else:
-                score = found.mean[:, c] + found.variance[:, c].sqrt() * float(
-                    ndtri(torch.tensor(probability, dtype=torch.float64))
-                )
-                result[:, c] = self.inputs.features.decode_number(column.feature, score)
+                share, chosen = torch.full_like(result[:, c], probability), None
+                if column.spike is not None:
+                    share, chosen = column.spike.left_share(share, found.spikes[c])
+                score = found.mean[:, c] + found.variance[:, c].sqrt() * ndtri(share)
+                number = self.inputs.features.decode_number(column.feature, score)
+                result[:, c] = column.with_spike(number, chosen)
         return result
 
     def _by_threshold(self, column: InputColumn, found: Conditionals) -> Tensor:
@@ -410,6 +410,8 @@ class TabularChain:
                 state |= {f"{name}.{field}": tensor for field, tensor in vars(drawn.effects).items()}
             if drawn.covariance is not None:
                 state[f"{name}.together"] = drawn.covariance
+            if drawn.spike is not None:
+                state[f"{name}.spike"] = drawn.spike
             if drawn.own is not None:
                 state |= {f"{name}.method.{field}": one for field, one in method_state(drawn.own).items()}
         for s, features in enumerate(self.margins):
@@ -446,7 +448,8 @@ class TabularChain:
                 shape = (len(coefficients), len(places))
                 own = method_from_state(method, state, f"{name}.method.", *shape)
             scale, covariance = state.get(f"{name}.scale"), state.get(f"{name}.together")
-            parameters.append(Parameters(coefficients, scale, effects, own, covariance))
+            spike = state.get(f"{name}.spike")
+            parameters.append(Parameters(coefficients, scale, effects, own, covariance, spike))
             _check_equation(inputs, equations[-1], parameters[-1], len(parameters[0].coefficients))
         order, n_cycles = state["chain.order"], state["chain.cycles"]
         if order.dtype != torch.int64 or sorted(order.tolist()) != list(range(len(columns))):
@@ -465,49 +468,6 @@ class TabularChain:
         outcome = OutcomeDraw.from_state(state, analysis, model.n_chains)
         compatible = CompatibleModel(analysis, columns, inputs, (outcome.loc, outcome.unit))
         return replace(model, compatible=compatible, outcome=outcome)
-
-
-@dataclass(frozen=True)
-class _Average:
-    """Sums of conditional distributions: of means, of squared means plus variances, of probabilities."""
-
-    columns: Sequence[InputColumn]
-    counts: Tensor
-    means: Tensor
-    squares: Tensor
-    levels: dict[int, Tensor]
-
-    @classmethod
-    def over(cls, codes: Incomplete, columns: Sequence[InputColumn]) -> "_Average":
-        """Returns sums that are zero."""
-        levels = {
-            column.position: codes.x.new_zeros(len(codes), column.n_levels)
-            for column in columns
-            if column.role != Role.NUMBER
-        }
-        counts, means, squares = (torch.zeros_like(codes.x) for _ in range(3))
-        return cls(columns, counts, means, squares, levels)
-
-    def add(self, column: InputColumn, rows: Tensor, first: Tensor, spread: Tensor) -> None:
-        """Adds the distributions of some rows in several chains."""
-        c = column.position
-        self.counts[rows, c] += len(first)
-        if column.role == Role.NUMBER:
-            self.means[rows, c] += first.sum(dim=0)
-            self.squares[rows, c] += (first.square() + spread.square()).sum(dim=0)
-        else:
-            self.levels[c][rows] += first.sum(dim=0)
-
-    def result(self) -> Conditionals:
-        """Returns the averages; those of observed cells are arbitrary."""
-        counts = self.counts.clamp(min=1.0)
-        mean = self.means / counts
-        variance = (self.squares / counts - mean.square()).clamp(min=0.0)
-        levels = {
-            c: torch.where(self.counts[:, c, None] > 0, sums / counts[:, c, None], 1 / sums.shape[1])
-            for c, sums in self.levels.items()
-        }
-        return Conditionals(mean, variance, levels)
 
 
 def draws_of_point(n_chains: int) -> int:
@@ -542,6 +502,9 @@ def _check_equation(inputs: Inputs, equation: Equation, drawn: Parameters, n_cha
     wrong = wrong or drawn.coefficients.dtype != torch.float64
     has_scale = column.role == Role.NUMBER and drawn.own is None
     wrong = wrong or (drawn.scale is None) == has_scale
+    wrong = wrong or (drawn.spike is None) != (column.spike is None)
+    if not wrong and drawn.spike is not None:
+        wrong = drawn.spike.shape != (n_chains, len(places)) or drawn.spike.dtype != torch.float64
     if not wrong and drawn.scale is not None:
         wrong = drawn.scale.shape != (n_chains,) or not bool((drawn.scale >= 0).all())
     if not wrong and drawn.effects is not None:
