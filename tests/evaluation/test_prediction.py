@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -213,6 +214,20 @@ def test_repetitions_have_other_folds_and_the_seed_decides_all_scores():
     assert sum(runs[1].weights.values()) == pytest.approx(1)
     assert runs[1].weights.keys() <= {"one", "two"}
     assert say_repeats(runs[1]) == "Scores are means over 2 repetitions of 3-fold cross-validation."
+
+
+def test_methods_without_weight_in_the_first_folds_are_left_out_and_change_no_other_run():
+    table, frame = make_table()
+    target = read_target(frame, "y")
+    methods = {"one": linear(), "mean": DummyRegressor(), "baseline": DummyRegressor()}
+    compare = partial(
+        compare_predictors, table, target, methods, averaged=["one", "mean"], n_splits=4, max_repeats=1
+    )
+    whole, staged = compare().values("r2"), compare(staged=True).values("r2")
+    assert np.isnan(staged["mean"]).tolist() == [False, False, True, True]  # after 100 test rows
+    np.testing.assert_array_equal(staged["mean"][:2], whole["mean"][:2])
+    np.testing.assert_array_equal(staged["one"], whole["one"])
+    np.testing.assert_array_equal(staged["baseline"], whole["baseline"])  # it is no part of the average
 
 
 def test_a_clear_choice_is_not_repeated_and_a_repetition_needs_time():

@@ -175,6 +175,7 @@ def compare_on(
     n_splits: int = 5,
     max_repeats: int = MAX_REPEATS,
     rates: Sequence[float] = (0.0,),
+    staged: bool = False,
 ) -> PredictionComparison:
     """Cross-validate predictors of a target that is known in all rows, and their average if it is named."""
     if inputs.num_rows > max_rows:
@@ -195,7 +196,8 @@ def compare_on(
 
         return compare_predictors(
             table, target, build_compared(single, target.task), n_splits=n_splits, rates=rates,
-            budget=budget, max_repeats=max_repeats, averaged=averaged, random_state=seed, callback=count,
+            budget=budget, max_repeats=max_repeats, averaged=averaged, staged=staged,
+            random_state=seed, callback=count,
         )  # fmt: skip
 
 

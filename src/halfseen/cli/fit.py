@@ -85,12 +85,12 @@ def planned_repeats(n_rows: int) -> int:
     Examples
     --------
     >>> [planned_repeats(n_rows) for n_rows in (100, 500, 2_000)]
-    [5, 3, 1]
+    [5, 2, 1]
     """
     return max(1, min(MAX_REPEATS, REPEATED_ROWS // max(1, n_rows)))
 
 
-REPEATED_ROWS = 1_500
+REPEATED_ROWS = 1_000
 """Rows times repetitions of the comparison; a guess."""
 
 
@@ -219,7 +219,7 @@ def _choose(
         comparison = compare_on(
             training.inputs, training.target, names, reporter,
             settings=training.settings, budget=budget, max_rows=MAX_COMPARED, seed=request.seed,
-            max_repeats=planned_repeats(n_compared),
+            max_repeats=planned_repeats(n_compared), staged=True,
         )  # fmt: skip
     if limit.met:
         reporter.note(Note(LIMIT_MET, "harmful"))

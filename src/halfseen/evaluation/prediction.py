@@ -254,6 +254,7 @@ def run_folds(
     budget: float = math.inf,
     random_state: Any = 0,
     first: int = 0,
+    part: slice = slice(None),
     callback: Callable[[PredictionRecord], None] | None = None,
 ) -> Repetition:
     """Fits every method to the training rows of every fold and scores it on the test rows.
@@ -282,12 +283,14 @@ def run_folds(
         Seeds folds, methods and what is removed.
     first : int
         The number of the first fold.
+    part : slice
+        Which of the folds to run; all by default.
     callback : callable, optional
         Called with every record.
     """
     seed = seed_from(random_state)
     deadline = time.perf_counter() + budget
-    folds = tuple(_folds(table, target, n_splits, rates, seed, first))
+    folds = tuple(_folds(table, target, n_splits, rates, seed, first))[part]
     times: dict[str, list[float]] = {name: [0.0] for name in methods}
     affordable = set(methods)
     records: list[PredictionRecord] = []

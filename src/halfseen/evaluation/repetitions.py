@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,7 @@ def _weigh(deviations: Floats, target: Target) -> Floats:
 
 MAX_REPEATS = 5
 MARGIN = 1.1  # a repetition may take longer than the one before
+STAGE_ROWS = 100  # test rows after which methods without a weight in the average are left out; a guess
 
 
 def compare_predictors(
@@ -155,6 +157,7 @@ def compare_predictors(
     budget: float = math.inf,
     max_repeats: int = MAX_REPEATS,
     averaged: Sequence[str] = (),
+    staged: bool = False,
     random_state: Any = 0,
     callback: Callable[[PredictionRecord], None] | None = None,
 ) -> PredictionComparison:
@@ -175,6 +178,9 @@ def compare_predictors(
     averaged : sequence of str
         The methods whose weighted average is a further method; none if there are fewer than two that finish
         all folds.
+    staged : bool
+        Whether to leave out methods from the fold on by which they have no weight in the average of all, and
+        are not the best: they cost time and would not be used.
     random_state : int, numpy generator or None
         Seeds folds, methods and what is removed.
     """
@@ -189,22 +195,62 @@ def compare_predictors(
         if repeat and left < MARGIN * expected:
             decide_by_clock()
             break
-        done = run_folds(
-            table, target, running, n_splits=n_splits, rates=rates, budget=left,
-            random_state=_seed_of(seed, repeat), first=repeat * n_splits, callback=callback,
+        run = partial(
+            run_folds, table, target, n_splits=n_splits, rates=rates, random_state=_seed_of(seed, repeat),
+            first=repeat * n_splits, callback=callback,
         )  # fmt: skip
+        n_first = math.ceil(STAGE_ROWS * n_splits / len(table.codes))
+        if staged and not repeat and n_first < n_splits:
+            done = _run_in_stages(run, running, averaged, target, n_first, left)
+        else:
+            done = run(running, budget=left)
         stopped = {record.method for record in done.records if record.status == "out of budget"}
         if stopped:
             decide_by_clock()
         if repeat and stopped:
             break
         comparison = _extended(comparison, done, target, averaged, kept)
-        again = _contenders(comparison) - stopped
+        last = {record.method for record in done.records if record.fold == done.folds[-1].number}
+        again = (_contenders(comparison) & last) - stopped
         running = {name: methods[name] for name in running if name in again}
         if len(running) < 2:
             break
         expected = sum(_seconds(record) for record in done.records if record.method in running)
     return comparison
+
+
+def _run_in_stages(
+    run: Callable[..., Repetition],
+    methods: Mapping[str, Any],
+    averaged: Sequence[str],
+    target: Target,
+    n_first: int,
+    budget: float,
+) -> Repetition:
+    """Runs all methods in the first folds, and in the others those that the average of all may use."""
+    started = time.perf_counter()
+    first = run(methods, budget=budget, part=slice(n_first))
+    left_out = _without_weight(first, averaged, target)
+    kept = {name: method for name, method in methods.items() if name not in left_out}
+    left = budget - (time.perf_counter() - started)
+    rest = run(kept, budget=left, part=slice(n_first, None))
+    return Repetition(
+        first.folds + rest.folds, first.records + rest.records, first.predictions | rest.predictions
+    )
+
+
+def _without_weight(done: Repetition, averaged: Sequence[str], target: Target) -> set[str]:
+    """Returns the methods that have no weight in the average of all, and are not the best."""
+    numbers = [fold.number for fold in done.folds]
+    members = [name for name in averaged if all((name, number) in done.predictions for number in numbers)]
+    if len(members) < 2:
+        return set()
+    found = OutOfFold.of(done, members, target)
+    numeric = target.task == "regression"
+    losses = found.deviations**2 if numeric else -np.log(found.deviations)
+    best = int(losses.mean(axis=1).argmin())
+    weights = found.weights()
+    return {name for m, name in enumerate(members) if weights[m] == 0 and m != best}
 
 
 def _extended(
