@@ -56,6 +56,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.relations import Formula
 from halfseen.data.schema import Column
+from halfseen.gaussian.data_augmentation import Trace
 
 FRESH_CYCLES = 1  # in which the second derivatives of logistic regressions are computed, as in the last one
 
@@ -493,7 +494,7 @@ class ChainRun:
 
 
 @dataclass(frozen=True)
-class ChainTrace:
+class ChainTrace(Trace):
     """The means and standard deviations of the completed columns after every cycle.
 
     Attributes
@@ -504,9 +505,6 @@ class ChainTrace:
         Of their codes: numbers, or positions of levels.
     """
 
-    names: tuple[str, ...]
-    mean: npt.NDArray[np.float64]
-    std: npt.NDArray[np.float64]
     of: ClassVar[str] = "the completed column"
 
     @property

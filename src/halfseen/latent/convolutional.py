@@ -45,7 +45,7 @@ class ConvEncoder(nn.Module):
         The number of maps in each stage.
     dropout : float
         The fraction of maps that a block drops in training; `forward` then needs a generator.
-            normalisation : {"group", "batch"}
+    normalisation : {"group", "batch"}
         What is standardised: groups of maps of one image, or each map over the images of a batch. The default
         is "group", because with batch statistics the output for a row depends on its batch in training, and
         the draws of one row are not independent rows. The references use "batch".

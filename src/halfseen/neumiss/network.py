@@ -395,13 +395,11 @@ class NeuMissNetworkRegressor(ScaledTargetRegressor, NeuMissNetworkBase):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(1000, 2))
-    >>> y = X[:, 0] + X[:, 1]
-    >>> X[rng.random(X.shape) < 0.2] = np.nan
-    >>> model = NeuMissNetworkRegressor(max_epochs=30, random_state=0).fit(X, y)
-    >>> bool(model.score(X, y) > 0.7)
+    >>> from halfseen.datasets import load_penguins
+    >>> penguins = load_penguins("pandas").dropna(subset=["body_mass_g"])
+    >>> inputs, mass = penguins[["bill_length_mm", "flipper_length_mm", "sex"]], penguins["body_mass_g"]
+    >>> model = NeuMissNetworkRegressor(max_epochs=30, random_state=0).fit(inputs, mass)
+    >>> bool(model.score(inputs, mass) > 0.7)
     True
     """
 

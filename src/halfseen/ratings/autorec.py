@@ -153,11 +153,6 @@ PENALTY_PER_UNIT = 0.12
             'errors. ``"auto"`` is 0.12 for each hidden unit, times the square root of the number of ratings '
             "in units of 100,000 if there are more.",
         ),
-        "batch_size": (
-            'int or "auto"',
-            'Rows per training step. ``"auto"`` is an eighth of the rows, but at least 128 and at most 512; '
-            "it is a quarter of the rows, but at least 8, if there are fewer than 512.",
-        ),
     },
     NETWORK_ATTRIBUTES,
 )

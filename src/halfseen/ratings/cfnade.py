@@ -155,11 +155,6 @@ MOST_LEVELS = 20
             '``"auto"`` is 0.06 for each hidden unit, times the square root of the number of ratings in '
             "units of 100,000 if there are more.",
         ),
-        "batch_size": (
-            'int or "auto"',
-            'Rows per training step. ``"auto"`` is 128, or a quarter of the rows, but at least 8, if there '
-            "are fewer than 512.",
-        ),
     },
     NETWORK_ATTRIBUTES,
 )

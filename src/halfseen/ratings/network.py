@@ -140,6 +140,12 @@ NETWORK_DESCRIPTIONS: Descriptions = {
         'int or "auto"',
         'Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 steps.',
     ),
+    "batch_size": (
+        'int or "auto"',
+        'Rows per training step. ``"auto"`` is a quarter of the rows, but at least 8, if there are fewer '
+        "than 512. With more rows it is 128; for `AutoRec` it is an eighth of the rows, but at least 128 and "
+        "at most 512.",
+    ),
     "patience": "Training stops after this many epochs without an improvement on held-out ratings.",
     "validation_fraction": (
         "The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none."
