@@ -68,6 +68,24 @@ def test_ordinary_files_have_no_lines_above_the_table(text):
     assert find_preamble(text).text == ""
 
 
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [(",Blood pressure,,Lab", "patient,systolic,diastolic,Hb"), ("Patient,Size,,Lab", ",height,weight,Hb")],
+)
+def test_names_of_groups_of_columns_are_kept_and_not_read(groups, names, tmp_path, capsys):
+    rows = [f"P{k},{age},{'' if k == 5 else 2 * age},{k % 7}\n" for k, age in enumerate(AGES)]
+    lines, said = impute(tmp_path, "\n".join([groups, names, *map(str.strip, rows)]), capsys)
+    assert lines[:2] == [groups, names]
+    assert f"{N} rows, 4 columns" in said
+    assert lines[7].split(",")[2].isdigit()
+
+
+def test_a_first_record_below_a_column_without_a_name_is_a_record(tmp_path, capsys):
+    rows = [f"P{k},{age},{k % 7}" for k, age in enumerate(AGES)]
+    assert f"{N} rows" in impute(tmp_path, "\n".join(["patient,,x", *rows]), capsys)[1]
+    assert f"{N + 1} rows" in impute(tmp_path, "\n".join(["patient,,x", "P,new,n.a.", *rows]), capsys)[1]
+
+
 def test_line_numbers_of_messages_count_the_lines_above_the_table(tmp_path, capsys):
     rows = ["# one\n", "# two\n", "age,height\n", "yr,cm\n", *ROWS, "abt 30,170.0\n"]
     _, said = impute(tmp_path, "".join(rows), capsys)
@@ -349,6 +367,12 @@ def test_questions_below_the_names_are_kept_and_not_read(n_lines, tmp_path, caps
     assert ("line 2 holds labels" if n_lines == 1 else "lines 2, 3 hold labels") in said
     assert lines[1] == labels[0].replace('"', "")
     assert lines[1 + n_lines + 4].split(",")[2] in ("1", "2", "3")
+
+
+def test_labels_below_some_of_the_names_are_kept_and_not_read(tmp_path, capsys):
+    rows = [f"{AGES[k]},{1 + k % 5},{'' if k == 4 else 1 + k % 3},{'ab'[k % 2]}" for k in range(N)]
+    text = "\n".join(["q1,q2,q3,q4", "Response,,Open-Ended Response,Response", *rows, ""])
+    assert "line 2 holds labels" in impute(tmp_path, text, capsys)[1]
 
 
 @pytest.mark.parametrize("first", ["not measured,unknown,a b", "no signal,5,a b", "no signal,no signal,a b"])

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+import pyarrow as pa
+
 from halfseen.errors import TableError
+from halfseen.files.missing_codes import is_missing_word
 from halfseen.words import Note
 
 DELIMITERS = (",", "\t", ";", "|", "\x1f", "^", "~", ":")
@@ -300,6 +303,8 @@ def find_preamble(sample: str, delimiter: str | None = None) -> Preamble:
     declared = _SEPARATOR.fullmatch(lines[0]) if lines else None
     if declared is not None:
         return Preamble(lines[0], declared["delimiter"])
+    if _fits(sample, delimiter) and _names_groups(_rows(sample, delimiter)):
+        return Preamble(lines[0])
     if _fits(sample, delimiter) and not _is_padded(sample, delimiter):
         return Preamble()
     n_comments = _count_comments(lines)
@@ -336,6 +341,29 @@ def _is_padded(text: str, delimiter: str | None) -> bool:
         return False
     n_names = _count_names(rows[0])
     return n_names == 1 or (n_names == 2 < len(rows[0]) - 1 and _holds_more(rows, n_names))
+
+
+def _names_groups(rows: list[list[str]]) -> bool:
+    """Return whether the first row names groups of columns, and the second one the columns.
+
+    This is how merged cells are exported: each name of a group is followed by empty cells. The second row has
+    a name below each of them, which no other column has, and at least two of the columns are numbers.
+    """
+    if len(rows) < _MIN_ROWS:
+        return False
+    groups, names = ([cell.strip() for cell in row] for row in rows[:2])
+    held = [name for name in names if name]
+    if (
+        not any(groups)
+        or len(set(held)) < len(held)
+        or any(is_missing_word(pa.array(held, pa.large_string())).to_pylist())
+    ):
+        return False
+    if any(map(_is_numeric, [*held, *groups])) or not all(map(any, zip(groups, names, strict=False))):
+        return False
+    gaps = [place for place, cell in enumerate(groups[1:], start=1) if not cell]
+    numbers = [place for place in range(len(names)) if names[place] and _holds_numbers(rows[1:], place)]
+    return len(numbers) > 1 and bool(set(gaps) & set(numbers))
 
 
 def _count_names(row: list[str]) -> int:

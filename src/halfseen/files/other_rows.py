@@ -202,17 +202,20 @@ def _holds_units(text: pa.Table) -> bool:
 def _holds_labels(text: pa.Table, row: int) -> bool:
     """Return whether a row has a label for each column, such as the question of a survey.
 
-    Each cell has text that its column has nowhere else. Below it two columns or more are numbers, and the row
-    has no number there. One label at least has several words, or is a definition in JSON, as in exports of
-    Qualtrics.
+    Most cells have text, which their columns have nowhere else. Below it two columns or more are numbers, and
+    the row has no number there. One label at least has several words, or is a definition in JSON, as in
+    exports of Qualtrics.
     """
     cells = [column[row].as_py().strip() for column in text.columns]
-    if not all(cells) or not any(re.search(r"[^\W\d]\s+[^\W\d]|^\{", cell) for cell in cells):
+    if 2 * sum(map(bool, cells)) <= len(cells) or not any(
+        re.search(r"[^\W\d]\s+[^\W\d]|^\{", cell) for cell in cells
+    ):
         return False
     below = [column[row + 1 : row + _SAMPLE].to_pylist() for column in text.columns]
-    if any(cell in (other.strip() for other in others) for cell, others in zip(cells, below, strict=True)):
+    held = [(cell, others) for cell, others in zip(cells, below, strict=True) if cell]
+    if any(cell in (other.strip() for other in others) for cell, others in held):
         return False
-    numeric = [cell for cell, others in zip(cells, below, strict=True) if _are_numbers(others)]
+    numeric = [cell for cell, others in held if _are_numbers(others)]
     words = is_missing_word(pa.array(numeric, pa.large_string())).to_pylist()
     return len(numeric) > 1 and not any(words) and not any(re.match(r"\W*\d", cell) for cell in numeric)
 
