@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from halfseen.data.columns import with_room
 from halfseen.data.frames import Table
 from halfseen.data.schema import Schema
 
@@ -52,7 +53,7 @@ def test_measurements_may_exceed_the_observed_range_by_its_width():
     width = MEASURED.max() - MEASURED.min()
     assert column.extrapolated
     assert constrained(column, 1e9)[0] == pytest.approx(MEASURED.max() + width)
-    assert "Imputed values may exceed the observed range, since many values occur once" in column.one_line()
+    assert "Imputed values may exceed the observed range: " in column.one_line()
 
 
 def test_columns_without_a_negative_value_stay_so():
@@ -77,6 +78,19 @@ def test_bounds_of_the_user_take_the_place_of_the_observed_range():
     assert constrained(column, -1, 0, 6, 9) == [0, 0, 6, 7]
     one_sided = infer(RATINGS, maximum=7)
     assert constrained(one_sided, -3, 6, 9) == [1, 6, 7]
+
+
+def test_room_beyond_repeated_values_leaves_codes_dates_and_limits_of_the_user():
+    repeated = [0.5, 1.5, 2.5, None] * 9
+    assert constrained(infer(repeated), -9, 9) == [0.5, 2.5]
+    wider = with_room(infer(repeated))
+    assert constrained(wider, -9, 9) == [0.25, 4.5]
+    assert "Imputed values may exceed the observed range: 0.25 to 4.5." in wider.one_line()
+    assert constrained(with_room(infer(repeated, maximum=3)), -9, 9) == [0.25, 3]
+    dates = infer([*pd.date_range("2020-01-01", periods=9), pd.NaT])
+    assert with_room(dates) == dates
+    for column in (infer([*RATINGS, None]), infer(RATINGS), infer([*MEASURED, None])):
+        assert with_room(column) == column
 
 
 def test_a_detection_limit_lets_values_lie_beyond_it():

@@ -388,12 +388,12 @@ def test_a_schema_reads_as_one_line_per_column():
     frame["k"] = "one"
     assert str(Schema.infer(Table(frame), said)).splitlines() == [
         r"'a\nb': positive [>= 0.75], 1 missing. Numbers, all positive. Imputed values may exceed the "
-        "observed range, since many values occur once: 1 to 2.5.",
+        "observed range: 1 to 2.5.",
         "t: datetime [<= 2021-01-01], 1 missing. Dates or times; maximum set by user. Imputed values lie "
         "within 2020-01-01 and 2021-01-01.",
         "c: categorical [3 levels: x, y, z], 0 missing. Text with 3 distinct values.",
         "s: duration [>= 0:00:01], 1 missing. Durations; minimum set by user. Imputed values may exceed the "
-        "observed range, since many values occur once: 0:00:01 to 2 days, 0:00:00.",
+        "observed range: 0:00:01 to 2 days, 0:00:00.",
         "k: constant [1 level: one], 0 missing. One distinct value.",
     ]
     many = infer([f"level {i % 9}" for i in range(40)]).one_line()

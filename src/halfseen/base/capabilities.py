@@ -28,6 +28,9 @@ class Capabilities:
         Whether `information_gain` tells which missing value to measure next.
     limits : bool
         Whether it uses censored cells, of which only a bound is known; otherwise they are missing to it.
+    models_missingness : bool
+        Whether its model lets values be missing because of their size, so that they may lie beyond the
+        observed ones.
     holds_out_rows : bool
         Whether `fit` holds out rows, so that no row may occur twice among those that it is fitted to.
     trains_in_epochs : bool
@@ -60,6 +63,7 @@ class Capabilities:
     density: bool = False
     information_gain: bool = False
     limits: bool = False
+    models_missingness: bool = False
     holds_out_rows: bool = False
     trains_in_epochs: bool = False
     compares_methods: bool = False

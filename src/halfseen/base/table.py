@@ -29,7 +29,7 @@ from halfseen.base.model_file import Saveable, wrong_type
 from halfseen.base.parameters import all_or_nothing
 from halfseen.base.targets import Fitted
 from halfseen.config import show_size, tasks_within_budget
-from halfseen.data.columns import KINDS, LEVELLED, NUMERIC
+from halfseen.data.columns import KINDS, LEVELLED, NUMERIC, with_room
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import (
@@ -311,6 +311,8 @@ class TableEstimator(Saveable, BaseEstimator):
             self.schema_, codes = infer_codes(
                 table, self._overrides, censored=self.capabilities.limits, summaries=self._summaries
             )
+            if self.capabilities.models_missingness:
+                self.schema_ = Schema(tuple(map(with_room, self.schema_)))
         else:
             self.schema_ = pixel_schema(table) if reset else self.schema_
             codes = read_codes(table, self.schema_, censored=self.capabilities.limits)

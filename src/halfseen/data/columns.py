@@ -211,7 +211,7 @@ class Column:
         low, high = (self._show(end) for end in self.imputed_bounds())
         if not self.extrapolated:
             return f"Imputed values lie within {low} and {high}."
-        return f"Imputed values may exceed the observed range, since many values occur once: {low} to {high}."
+        return f"Imputed values may exceed the observed range: {low} to {high}."
 
     def _storable_levels(self) -> npt.NDArray[Any]:
         """Returns the levels as values of the dtype, which the float of a large integer may not be."""
@@ -368,6 +368,26 @@ def with_imputed_range(
         least=None if is_below else least,
         greatest=None if is_above else greatest,
         extrapolated=room > 0 and not (is_below and is_above),
+    )
+
+
+def with_room(column: Column) -> Column:
+    """Returns a column whose missing values may be imputed beyond the observed ones, also if these repeat.
+
+    Where values may be missing because of their size, the observed ones do not show how far the others reach.
+    Codes, dates, natural limits and those of the user stay.
+    """
+    unlimited = column.least is None and column.greatest is None
+    if unlimited or column.extrapolated or column.kind == "datetime" or not column.n_missing:
+        return column
+    assert column.observed_low is not None
+    assert column.observed_high is not None
+    least, greatest = _widened(column.observed_low, column.observed_high, ROOM)
+    return replace(
+        column,
+        least=None if column.least is None else least,
+        greatest=None if column.greatest is None else greatest,
+        extrapolated=True,
     )
 
 

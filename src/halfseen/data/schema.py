@@ -50,7 +50,7 @@ class Schema:
     >>> frame = pd.DataFrame({"age": [31.0, None, 47.0], "s": ["f", "m", None]})
     >>> print(Schema.infer(Table(frame), {"age": {"maximum": 120}}))
     age: count [>= 0; <= 120; whole numbers], 1 missing. Whole numbers, none negative; maximum set by user.
-    Imputed values may exceed the observed range, since many values occur once: 15 to 120.
+    Imputed values may exceed the observed range: 15 to 120.
     s: binary [2 levels: f, m], 1 missing. Two distinct values.
     """
 

@@ -95,6 +95,7 @@ class BootstrapImputer(BaseImputer):
             super().capabilities,
             density=own.density,
             limits=own.limits,
+            models_missingness=own.models_missingness,
             relates_near_copies=own.relates_near_copies,
         )
 

@@ -163,8 +163,9 @@ class GaussianImputer(BaseImputer):
     @property
     def capabilities(self) -> Capabilities:
         """What the imputer can do with the parameters that it has."""
+        is_mar = self.missingness == Missingness.MAR
         return replace(
-            super().capabilities, limits=self.margins == "auto" and self.missingness == Missingness.MAR
+            super().capabilities, limits=self.margins == "auto" and is_mar, models_missingness=not is_mar
         )
 
     @property

@@ -337,6 +337,7 @@ class BaseLatentImputer(TrainingParameters, BaseImputer):
         return replace(
             super().capabilities,
             images=images,
+            models_missingness=self.missingness != Missingness.MAR,
             holds_out_rows=True,
             trains_in_epochs=True,
             reports_rows=True,
