@@ -144,6 +144,14 @@ def test_no_cells_have_no_score():
         (lambda: scores.log_loss([0, 1], [[0.5, 0.5]]), r"shape \(2, n_levels\)"),
         (lambda: scores.crps_draws([1.0], np.empty((0, 1))), "at least one draw"),
         (lambda: scores.crps_draws([1.0], [[1.0, 2.0]]), r"shape \(n_draws, 1\)"),
+        (lambda: scores.log_loss([0.5], [[0.5, 0.5]]), "Level .*0.5.* outside the 2 levels"),
+        (lambda: scores.log_loss([np.nan], [[0.5, 0.5]]), "Level .*nan.* outside the 2 levels"),
+        (lambda: scores.log_loss([0], [[3.0, 2.0]]), "Probabilities must be between 0 and 1"),
+        (lambda: scores.crps_gaussian([0.0, 1.0], [[0.0], [1.0]], 1.0), r"one shape, got \(2,\), \(2, 1\)"),
+        (lambda: scores.crps_gaussian([0.0], [0.0], [-1.0]), "scale must not be negative, got -1"),
+        (lambda: scores.coverage([0.0, 1.0], [[0.0], [1.0]], [1.0, 2.0]), r"one shape, got \(2,\), \(2, 1\)"),
+        (lambda: scores.interval_score([1.0], [2.0], [0.0]), "Interval 0 ends before it begins: 2 > 0"),
+        (lambda: scores.width([0.0, 2.0], [1.0, 0.0]), "Interval 1 ends before it begins"),
         (lambda: scores.interval_score([1.0], [0.0], [1.0], level=1.0), "between 0 and 1, got 1.0"),
         (lambda: scores.r2_minus_bayes([1.0, 1.0], [1.0, 1.0], [1.0, 1.0]), "one value only"),
     ],
@@ -225,3 +233,8 @@ def test_no_rows_have_no_calibration_error():
 def test_calibration_error_refuses_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         scores.expected_calibration_error(*arguments)
+
+
+def test_the_coverage_of_an_unknown_value_is_unknown():
+    assert np.isnan(scores.coverage([0.5, np.nan], [0.0, 0.0], [1.0, 1.0]))
+    assert np.isnan(scores.coverage([0.5, 0.5], [0.0, np.nan], [1.0, 1.0]))

@@ -25,6 +25,7 @@ from halfseen.data.incomplete import Incomplete, check_not_masked, unmask
 from halfseen.evaluation.candidates import CodedTable, enter
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
+ROUNDING = 1e-6  # by which a probability in single precision may exceed 1
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,12 @@ def level_log_losses(truth: npt.ArrayLike, probabilities: npt.ArrayLike) -> Floa
     chances = np.asarray(unmask(probabilities), dtype=np.float64)
     if chances.ndim != 2 or len(chances) != len(codes):
         raise ValueError(f"Expected probabilities of shape ({len(codes)}, n_levels), got {chances.shape}.")
-    if len(codes) and not (0 <= codes.min() and codes.max() < chances.shape[1]):
-        wrong = codes[(codes < 0) | (codes >= chances.shape[1])][0]
+    known = np.isin(codes, np.arange(chances.shape[1]))
+    if not known.all():
+        wrong = codes[~known][0]
         raise ValueError(f"Level {wrong!r} is outside the {chances.shape[1]} levels that have a probability.")
+    if not ((chances >= 0) & (chances <= 1 + ROUNDING)).all():
+        raise ValueError("Probabilities must be between 0 and 1.")
     chosen = chances[np.arange(len(codes)), codes.astype(np.int64)]
     losses: Floats = -np.log(np.clip(chosen, SMALLEST_PROBABILITY, 1.0))
     return losses
@@ -195,7 +199,7 @@ def crps_gaussian(truth: npt.ArrayLike, loc: npt.ArrayLike, scale: npt.ArrayLike
     .. math:: \sigma \left[ w (2 \Phi(w) - 1) + 2 \varphi(w) - 1 / \sqrt{\pi} \right],
         \qquad w = (z - \mu) / \sigma
 
-    Where the scale is 0 it is the absolute error.
+    Where the scale is 0 it is the absolute error. A location or scale may be one number for all cells.
 
     References
     ----------
@@ -206,9 +210,9 @@ def crps_gaussian(truth: npt.ArrayLike, loc: npt.ArrayLike, scale: npt.ArrayLike
     >>> crps_gaussian(0.0, 0.0, 1.0).round(4)
     np.float64(0.2337)
     """
-    z, mean, spread = np.broadcast_arrays(
-        *(np.asarray(unmask(one), dtype=np.float64) for one in (truth, loc, scale))
-    )
+    z, mean, spread = _alike(truth, loc, scale)
+    if (spread < 0).any():
+        raise ValueError(f"scale must not be negative, got {spread.min():g}.")
     safe = np.where(spread > 0, spread, 1.0)
     w = (z - mean) / safe
     density = np.exp(-0.5 * w**2) / np.sqrt(2 * np.pi)
@@ -220,13 +224,15 @@ def crps_gaussian(truth: npt.ArrayLike, loc: npt.ArrayLike, scale: npt.ArrayLike
 def coverage(truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> float:
     """Returns the fraction of true values within their intervals, ends included; it should equal the level.
 
+    It is NaN if a true value or an end is.
+
     Examples
     --------
     >>> coverage([1.0, 2.0, 9.0, 4.0], [0.0, 2.0, 3.0, 3.0], [1.0, 3.0, 4.0, 5.0])
     0.75
     """
-    z = np.asarray(unmask(truth), dtype=np.float64)
-    inside = (np.asarray(unmask(low)) <= z) & (z <= np.asarray(unmask(high)))
+    z, lower, upper = _intervals(truth, low, high)
+    inside = np.where(np.isnan(z + lower + upper), np.nan, (lower <= z) & (z <= upper))
     return float(inside.mean()) if len(inside) else float("nan")
 
 
@@ -238,8 +244,8 @@ def width(low: npt.ArrayLike, high: npt.ArrayLike) -> float:
     >>> width([0.0, 1.0], [1.0, 4.0])
     2.0
     """
-    widths = np.asarray(unmask(high), dtype=np.float64) - np.asarray(unmask(low), dtype=np.float64)
-    return float(widths.mean()) if len(widths) else float("nan")
+    _, lower, upper = _intervals(low, low, high)
+    return float((upper - lower).mean()) if len(lower) else float("nan")
 
 
 def interval_score(
@@ -261,7 +267,7 @@ def interval_score(
     13.0
     """
     check_level(level)
-    z, lower, upper = (np.asarray(unmask(one), dtype=np.float64) for one in (truth, low, high))
+    z, lower, upper = _intervals(truth, low, high)
     missed = np.maximum(lower - z, 0) + np.maximum(z - upper, 0)
     scores = upper - lower + 2 / (1 - level) * missed
     return float(scores.mean()) if len(scores) else float("nan")
@@ -301,6 +307,26 @@ def _pair(truth: npt.ArrayLike, filled: npt.ArrayLike) -> Floats:
         raise ValueError(f"Expected cells of one shape (n_cells,), got {z.shape} and {guess.shape}.")
     difference: Floats = guess - z
     return difference
+
+
+def _intervals(
+    truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    """Returns true values and the ends of their intervals; raises if an interval ends before it begins."""
+    z, lower, upper = _alike(truth, low, high)
+    crossed = np.flatnonzero(lower > upper)
+    if len(crossed):
+        first = crossed[0]
+        raise ValueError(f"Interval {first} ends before it begins: {lower[first]:g} > {upper[first]:g}.")
+    return z, lower, upper
+
+
+def _alike(*cells: npt.ArrayLike) -> list[Floats]:
+    """Returns arrays of one shape, from arrays that have it and single numbers."""
+    arrays = [np.asarray(unmask(one), dtype=np.float64) for one in cells]
+    if len({one.shape for one in arrays if one.ndim}) > 1:
+        raise ValueError(f"Expected cells of one shape, got {', '.join(str(one.shape) for one in arrays)}.")
+    return list(np.broadcast_arrays(*arrays))
 
 
 def expected_calibration_error(y: npt.ArrayLike, probabilities: npt.ArrayLike, n_bins: int = 15) -> float:
