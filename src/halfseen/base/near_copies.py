@@ -18,10 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen._random import Keys, row_uniforms
+from halfseen._random import Keys, row_keys, row_uniforms
 from halfseen.base.completion import TabularCompletion, central, enclosing
 from halfseen.data.columns import Column
 from halfseen.data.incomplete import Incomplete, Standardizer
@@ -297,9 +298,11 @@ def _better_than(model: TabularCompletion, codes: Incomplete, copies: Sequence[N
     hidden: dict[int, list[int]] = {}
     share = min(MOST_CHECKED, max(LEAST_CHECKED, CHECKED_CELLS // len(copies)))
     some, parts, shown = codes[codes.chosen_rows(MOST_ROWS)], [], []
+    order = torch.from_numpy(np.argsort(row_keys(some.to_array(), seed=0), kind="stable"))
     for copy in copies:
-        both = some[some.observed[:, copy.target] & some.observed[:, copy.source]]
-        parts.append(both[both.chosen_rows(share)])
+        both = some.observed[:, copy.target] & some.observed[:, copy.source]
+        rows = order[both[order]][:share] if both.sum() > share else both.nonzero().squeeze(1)
+        parts.append(some[rows])
         shown.append(parts[-1].observed.clone())
         nearer = hidden.setdefault(copy.target, [copy.target])
         shown[-1][:, nearer] = False
