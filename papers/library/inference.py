@@ -353,7 +353,6 @@ FRESH = (
 """Designs on whose first tables a rule or a constant was chosen, or a cause of bias was found."""
 FIRST_FRESH = 10_000  # the number of their first table that no choice has seen
 UNDECIDED = (("three levels, mild", 300), ("two levels", 300), *((name, 30) for name in FRESH[:2]))
-UNDECIDED += tuple((name, 300) for name in FRESH[2:])
 """The settings that have 1,000 tables at the scale "paper", because 400 did not decide."""
 
 

@@ -115,6 +115,24 @@ def test_outcomes_are_found_if_regressions_on_values_explain_more(kind, expected
 
 
 @pytest.mark.parametrize(
+    ("gains", "missing_through", "expected"),
+    [((5.0, 4.0), "u", "u"), ((5.0, 4.0), "y", "y"), ((4.0, 5.0), "y", "y"), ((5.0, 2.0), "u", "y")],
+)
+def test_of_equally_good_outcomes_it_is_the_one_through_which_values_are_missing(
+    monkeypatch, gains, missing_through, expected
+):
+    """Gains, of y and of u, that differ by less than two units do not decide."""
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.normal(size=300))
+    table = pd.DataFrame({"x": x, "y": x + rng.normal(size=300), "u": x + rng.normal(size=300)})
+    table.loc[table[missing_through] > table[missing_through].quantile(0.7), "x"] = np.nan
+    each = iter(gains)
+    monkeypatch.setattr(outcome_choice, "_gain", lambda pairs: next(each))
+    model = ChainedImputer(1, n_cycles=1, random_state=0).fit(table).model_
+    assert model.columns[model.compatible.analysis.outcome].name == expected
+
+
+@pytest.mark.parametrize(
     ("kinds", "expected"), [(("counts",) * 3, "poisson"), (("counts", "dispersed"), None)]
 )
 def test_the_choice_does_not_depend_on_the_order_of_rows(kinds, expected):

@@ -159,9 +159,10 @@ class ChainedImputer(BaseImputer):
     :math:`f(x \mid z) \, p(y \mid x, z)` is at least as large as that by the regression of x on y and the
     other columns z, up to two units of its logarithm, draws are compatible with the regression of y on all
     others. Poisson regressions are used for counts with the variance of a Poisson distribution (up to 30%),
-    for which they are better than linear ones. Imputed values of positive columns may then lie further
-    beyond the observed ones, as with `analysis`, and their margins are log-normal unless another one is
-    better by the Bayesian information criterion of all observed values and outcomes.
+    for which they are better than linear ones. Of several columns within two units, it is the one that
+    correlates most with the missingness of the others. Imputed values of positive columns may then lie
+    further beyond the observed ones, as with `analysis`, and their margins are log-normal unless another one
+    is better by the Bayesian information criterion of all observed values and outcomes.
 
     With `groups`, effects of groups are normal, with an inverse Wishart prior of their covariance, and are
     drawn by Gibbs steps together with the coefficients. Levels have a sequence of probit regressions: each

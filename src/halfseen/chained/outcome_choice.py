@@ -94,11 +94,24 @@ def find_outcome(
         if gain is None and inputs.columns[y].role == Role.NUMBER:
             gain = _gain(known)
         if gain is not None:
-            found.append((gain, model))
+            found.append((gain, _selection(guess[:, y], some, numbers), model))
     if not found:
         return None
-    model = max(found, key=lambda one: one[0])[1]
+    best = max(gain for gain, _, _ in found)
+    model = max((one for one in found if one[0] >= best + LEAST_GAIN), key=lambda one: one[1])[2]
     return model, _logarithms(columns, inputs, places, codes, start, model)
+
+
+def _selection(y: Tensor, codes: Incomplete, numbers: Sequence[InputColumn]) -> float:
+    """Returns the greatest correlation of a column (N) with the missingness of others, in absolute value.
+
+    Of outcomes that explain observed values about equally well, the one through which values are missing
+    matters: the regressions differ most where these values lie.
+    """
+    missing = (~codes.observed[:, [one.position for one in numbers]]).to(torch.float64)
+    missing, y = missing - missing.mean(dim=0), y - y.mean()
+    size = (missing.square().sum(dim=0) * y.square().sum()).sqrt().clamp(min=TINY)
+    return float(((y @ missing) / size).abs().amax()) if len(numbers) else 0.0
 
 
 def _logarithms(
