@@ -14,6 +14,7 @@ from halfseen.base.parameters import (
     TARGETS,
     Descriptions,
     TrainingParameters,
+    TypesAndTexts,
     check_number,
     check_training,
     check_whole,
@@ -38,6 +39,12 @@ NETWORK_DESCRIPTIONS: Descriptions = {
         "fewer than 50 rows hold out none."
     ),
 }
+
+MODULE: TypesAndTexts = {
+    "module_": ("torch module", "The trained network, on standardised features."),
+    "history_": ("History", "The loss after each epoch, and the reason why training stopped."),
+}
+"""The fitted attributes of every predictor that trains a network."""
 
 GRADIENT_CLIP = 1.0
 MIN_IMPROVEMENT = 1e-5

@@ -199,46 +199,26 @@ MAX_OTHERS = 300  # columns whose values are compared
 
 @dataclass(frozen=True)
 class Association:
-    """The association of the missingness of a column with the values or the missingness of another.
+    """The association of the missingness of a column with the values or the missingness of another."""
 
-    Attributes
-    ----------
-    column : str
-        The column whose missingness is analysed.
-    other : str
-        The other column.
-    about : {"value", "missingness"}
-        Whether the values or the missingness of the other column are compared.
-    measure : {"rank-biserial", "Cramér's V", "odds ratio"}
-        The effect size; see `associate`.
-    effect, low, high : float
-        The effect size and its 95% interval.
-    strength : float
-        The correlation of the missingness with the other column, from 0 to 1, comparable between measures.
-    p_value, p_adjusted : float
-        The p-value, and the p-value adjusted by Holm's method over all pairs.
-    n_rows, n_missing : int
-        The number of rows compared, and of those in which `column` is missing.
-    level : str or None
-        For a column with levels, the level whose frequency differs most.
-    when_missing, when_seen : float
-        The mean value, the frequency of `level`, or the missing rate of the other column, in rows with
-        `column` missing and in rows with `column` observed.
-    """
-
-    column: str
+    column: str  # the column whose missingness is analysed
     other: str
-    about: str
-    measure: str
+    about: str  # "value" or "missingness": what of the other column is compared
+    measure: str  # the effect size: "rank-biserial", "Cramér's V" or "odds ratio"; see `associate`
+    # The effect size and its 95% interval.
     effect: float
     low: float
     high: float
-    strength: float
+    strength: float  # the correlation with the other column, from 0 to 1, comparable between measures
+    # The p-value, and the p-value adjusted by Holm's method over all pairs.
     p_value: float
     p_adjusted: float
+    # The number of rows compared, and of those in which `column` is missing.
     n_rows: int
     n_missing: int
-    level: str | None
+    level: str | None  # for a column with levels, the level whose frequency differs most
+    # The mean value, the frequency of `level`, or the missing rate of the other column, in rows with `column`
+    # missing and in rows with `column` observed.
     when_missing: float
     when_seen: float
 

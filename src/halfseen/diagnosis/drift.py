@@ -28,27 +28,18 @@ TOP_NEW = 10
 
 @dataclass(frozen=True)
 class RateChange:
-    """The missing rates of one column in two tables.
+    """The missing rates of one column in two tables."""
 
-    Attributes
-    ----------
-    column : str
-        The name of the column, which is in both tables.
-    rate, reference_rate : float
-        The missing rate in the table and in the reference.
-    difference, low, high : float
-        The rate in the table minus the rate in the reference, with a 95% interval.
-    p_value, p_adjusted : float
-        The p-value of the hypothesis of equal rates, and the p-value adjusted by Holm's method over the
-        columns. NaN if both rates are 0 or both are 1.
-    """
-
-    column: str
+    column: str  # the name of the column, which is in both tables
+    # The missing rate in the table and in the reference.
     rate: float
     reference_rate: float
+    # The rate in the table minus the rate in the reference, with a 95% interval.
     difference: float
     low: float
     high: float
+    # The p-value of the hypothesis of equal rates, and the one adjusted by Holm's method over the columns;
+    # NaN if both rates are 0 or both are 1.
     p_value: float
     p_adjusted: float
 

@@ -37,25 +37,13 @@ TOP_COPIES = 5  # duplicated rows that are named; a guess, which keeps the sente
 
 @dataclass(frozen=True)
 class ColumnMissingness:
-    """The missing values of one column.
-
-    Attributes
-    ----------
-    name, kind : str
-        The name and the kind of the column.
-    n_missing : int
-        The number of missing values.
-    share : float
-        The fraction of rows with a missing value.
-    positions : tuple of float
-        The missing rate in up to 80 equal blocks of rows, from the first to the last; empty for complete
-        columns.
-    """
+    """The missing values of one column."""
 
     name: str
     kind: str
-    n_missing: int
-    share: float
+    n_missing: int  # the number of missing values
+    share: float  # the fraction of rows with a missing value
+    # The missing rate in up to 80 equal blocks of rows, in their order; empty for complete columns.
     positions: tuple[float, ...]
 
 

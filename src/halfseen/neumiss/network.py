@@ -11,7 +11,7 @@ import torch
 from sklearn.base import ClassifierMixin
 from torch import Tensor, nn
 
-from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
+from halfseen.base.network import MODULE, NETWORK_DESCRIPTIONS, NetworkBase
 from halfseen.base.parameters import Descriptions, check_whole, documented_by
 from halfseen.base.predictor import ScaledTargetRegressor
 from halfseen.base.targets import WithClasses
@@ -312,7 +312,7 @@ DESCRIPTIONS: Descriptions = NETWORK_DESCRIPTIONS | {
     "width": "Units of each hidden layer of the head; 0 for a linear head.",
     "n_blocks": "Residual blocks of the head after its first hidden layer.",
 }
-documented = documented_by(DESCRIPTIONS)
+documented = documented_by(DESCRIPTIONS, MODULE)
 
 
 @dataclass(frozen=True)
@@ -381,13 +381,6 @@ class NeuMissNetworkRegressor(ScaledTargetRegressor, NeuMissNetworkBase):
     assumption about the missingness. It needs more rows than `NeuMissRegressor`, which fits the same kind of
     predictor by likelihood and is the better choice for most tables.
 
-    Attributes
-    ----------
-    module_ : NeuMissPredictor
-        The trained torch module, on standardised features.
-    history_ : History
-        The loss after each epoch, and the reason why training stopped.
-
     References
     ----------
     Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks. Le Morvan, Josse, Scornet &
@@ -412,11 +405,6 @@ class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase)
     The network is that of `NeuMissNetworkRegressor` with one logit per class, trained by the log-loss. It
     makes no assumption about the missingness. Its probabilities are not calibrated; `NeuMissClassifier`,
     which fits by likelihood and calibrates on held-out rows, is the better choice for most tables.
-
-    Attributes
-    ----------
-    module_, history_ : NeuMissPredictor, History
-        As of `NeuMissNetworkRegressor`.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from halfseen.base.model_file import Saveable
-from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
+from halfseen.base.network import MODULE, NETWORK_DESCRIPTIONS, NetworkBase
 from halfseen.base.parameters import (
     Descriptions,
     all_or_nothing,
@@ -237,7 +237,7 @@ DESCRIPTIONS: Descriptions = NETWORK_DESCRIPTIONS | {
         "on held-out rows and do not depend on them.",
     ),
 }
-documented = documented_by(DESCRIPTIONS)
+documented = documented_by(DESCRIPTIONS, MODULE)
 
 
 @dataclass(frozen=True)
@@ -313,13 +313,6 @@ class SparsityNormRegressor(ScaledTargetRegressor, SparsityNormBase):
     values varies much between rows and is unrelated to the target. It assumes that values are missing
     completely at random; where missingness is informative, use `NeuMissRegressor`.
 
-    Attributes
-    ----------
-    module_ : SparsityNormMLP
-        The trained torch module, on standardised features.
-    history_ : History
-        The loss after each epoch, and the reason why training stopped.
-
     References
     ----------
     Yi, Lee, Kim, Hwang & Yang (2020), Why not to use zero imputation? Correcting sparsity bias in training
@@ -345,11 +338,6 @@ class SparsityNormClassifier(WithClasses, ClassifierMixin, SparsityNormBase):
     The network is that of `SparsityNormRegressor` with one logit per class, trained by the log-loss. Its
     probabilities are calibrated on held-out rows by a factor and an offset of the logits of each class.
     Values are assumed to be missing completely at random (MCAR).
-
-    Attributes
-    ----------
-    module_, history_ : SparsityNormMLP, History
-        As of `SparsityNormRegressor`, which also names the reference.
 
     Examples
     --------
