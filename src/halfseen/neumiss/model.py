@@ -21,6 +21,7 @@ from halfseen.base.predictor import HeldOutErrors
 from halfseen.data.incomplete import Incomplete, rows_in_piece
 from halfseen.gaussian.self_masked import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.training.logistic import LogisticLink
+from halfseen.training.step import AlignedRows
 
 N_KNOTS = 200
 SMALLEST_SHARE = 1e-3  # minimum share of rows on either side of a value
@@ -183,17 +184,11 @@ class FirstPrediction:
 
 
 @dataclass(frozen=True)
-class CorrectionRows:
+class CorrectionRows(AlignedRows):
     """Rows for training a correction: inputs (N, P) of the networks, and the first prediction (N, T)."""
 
     inputs: Tensor
     base: Tensor
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def __getitem__(self, rows: slice | Tensor) -> "CorrectionRows":
-        return CorrectionRows(self.inputs[rows], self.base[rows])
 
 
 class CorrectedPrediction(nn.Module):

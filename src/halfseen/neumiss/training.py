@@ -31,7 +31,7 @@ from halfseen.neumiss.model import (
 from halfseen.training.logistic import LogisticLink, fit_blend, fit_logistic
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
-from halfseen.training.step import Objective
+from halfseen.training.step import AlignedRows, Objective
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.words import Missingness
 
@@ -45,19 +45,13 @@ LOGISTIC_ROUNDS = 3  # number of alternations between scores and their variances
 
 
 @dataclass(frozen=True)
-class SupervisedRows:
+class SupervisedRows(AlignedRows):
     """Incomplete features (N, D), targets for the joint Gaussian (N, J), targets, and weights (N)."""
 
     batch: Incomplete
     joint: Tensor
     target: Tensor
     weights: Tensor
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def __getitem__(self, rows: slice | Tensor) -> "SupervisedRows":
-        return SupervisedRows(self.batch[rows], self.joint[rows], self.target[rows], self.weights[rows])
 
     @property
     def joined(self) -> Incomplete:

@@ -4,6 +4,7 @@ A step takes rows (`Rows`) and an objective (`Objective`): what these must be ab
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import torch
@@ -23,6 +24,17 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: slice | Tensor, /) -> Self: ...
+
+
+@dataclass(frozen=True)
+class AlignedRows:
+    """The base class of records whose fields have an entry for each row: rows are taken from all of them."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def __getitem__(self, rows: slice | Tensor) -> Self:
+        return type(self)(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
 GivenModuleT = TypeVar("GivenModuleT", contravariant=True)

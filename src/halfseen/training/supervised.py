@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.sequences import Sequences
-from halfseen.training.step import Rows, WithoutNoise
+from halfseen.training.step import AlignedRows, Rows, WithoutNoise
 
 RowsT = TypeVar("RowsT", bound=Rows)
 Predictor = Callable[[Any], Tensor]  # a module, or a module with some of its arguments
 
 
 @dataclass(frozen=True)
-class Labelled(Generic[RowsT]):
+class Labelled(AlignedRows, Generic[RowsT]):
     r"""Rows with their targets and weights, for supervised training.
 
     Shapes
@@ -32,12 +32,6 @@ class Labelled(Generic[RowsT]):
     rows: RowsT
     target: Tensor
     weight: Tensor
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-    def __getitem__(self, rows: slice | Tensor) -> "Labelled[RowsT]":
-        return Labelled(self.rows[rows], self.target[rows], self.weight[rows])
 
 
 class SquaredError(WithoutNoise):
