@@ -31,9 +31,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from harness import find_commit, print_results
 
-COLUMNS, RATE, IN_FILE = 12, 0.12, 1_000_000
+RATE, IN_FILE = 0.12, 1_000_000
 TASKS = ("few", "bare", "one", "two", "ray", "dask", "fit few", "fit", "describe few", "describe")
-FITTED = 50_000  # rows to which margins are fitted
+FITTED = 600_000  # cells to which margins are fitted
 LIMITS = {
     "transform / bare": 3.5,
     "memory of a worker, GB": 1.2,
@@ -47,28 +47,28 @@ LIMITS = {
 LOOK = 0.1  # seconds between looks at the processes of a task
 
 
-def write_files(folder: str, n_rows: int) -> None:
+def write_files(folder: str, n_rows: int, n_columns: int) -> None:
     """Writes the table and its first tenth, unless the folder has them, and the model of its first rows."""
     import halfseen
 
     first = Path(folder, "in", "f000.parquet")
     if not first.exists():
-        write_tables(folder, n_rows)
-    some = pq.ParquetFile(first).read().slice(0, FITTED)
+        write_tables(folder, n_rows, n_columns)
+    some = pq.ParquetFile(first).read().slice(0, FITTED // n_columns)
     halfseen.GaussianImputer(random_state=0).fit(some).save(f"{folder}/model")
 
 
-def write_tables(folder: str, n_rows: int) -> None:
+def write_tables(folder: str, n_rows: int, n_columns: int) -> None:
     """Writes the table in files of a million rows, and its first tenth."""
     for name in ("in", "few"):
         (Path(folder) / name).mkdir(parents=True)
     rng = np.random.default_rng(0)
-    weights = rng.normal(size=(4, COLUMNS - 1))
+    weights = rng.normal(size=(4, n_columns - 1))
     for number, start in enumerate(range(0, n_rows, IN_FILE)):
         n = min(IN_FILE, n_rows - start)
         factors = rng.normal(size=(n, 4))
-        values = factors @ weights + rng.normal(size=(n, COLUMNS - 1))
-        columns = {f"x{j}": pa.array(values[:, j], mask=rng.random(n) < RATE) for j in range(COLUMNS - 1)}
+        values = factors @ weights + rng.normal(size=(n, n_columns - 1))
+        columns = {f"x{j}": pa.array(values[:, j], mask=rng.random(n) < RATE) for j in range(n_columns - 1)}
         levels = np.array(["low", "middle", "high"])[np.digitize(factors[:, 0], [-0.5, 0.5])]
         columns["level"] = pa.array(levels, mask=rng.random(n) < RATE)
         table = pa.table(columns)
@@ -97,7 +97,9 @@ def run_task(task: str, folder: str) -> None:
     if task.startswith("fit"):
         import halfseen
 
-        distributed.fit(halfseen.GaussianImputer(random_state=0), source, n_rows=FITTED)
+        table = halfseen.scan(source)
+        n_rows = FITTED // table.n_columns
+        distributed.fit(halfseen.GaussianImputer(random_state=0), table, n_rows=n_rows)
         return
     if task.startswith("describe"):
         distributed.describe(source, n_workers=1)
@@ -184,6 +186,7 @@ def judge(found: dict[str, dict[str, float]]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, default=8_000_000)
+    parser.add_argument("--columns", type=int, default=12)
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--files")
     parser.add_argument("--task")
@@ -195,7 +198,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as own:
         folder = given.files or own
-        writer = get_context("spawn").Process(target=write_files, args=(folder, given.rows))
+        writer = get_context("spawn").Process(target=write_files, args=(folder, given.rows, given.columns))
         writer.start()
         writer.join()
         found = {}
@@ -205,7 +208,7 @@ def main() -> None:
     judged = judge(found)
     print_results(
         {
-            "commit": find_commit(), "rows": given.rows, "columns": COLUMNS, "missing": RATE,
+            "commit": find_commit(), "rows": given.rows, "columns": given.columns, "missing": RATE,
             "load_average": round(load, 1), "processors": os.cpu_count(), "tasks": found,
             "extrapolated": extrapolate(found, given.rows),
             "judged": judged, "limits": LIMITS,

@@ -45,6 +45,11 @@ and those coefficients whose bias or coverage is worse than with mice, beyond th
     <!-- worse of results/inference-SCALE.json: all -->
     <!-- end of table -->
 
+What large tables cost, of one run of `benchmarks/scale.py` and further ones:
+
+    <!-- costs of results/scale.json: scale_NAME; scale_NAME -->
+    <!-- end of table -->
+
 All figures, tables and propositions of a work with their states, and the numbers of states of all works:
 
     <!-- items of papers/works/NAME.toml: all -->
@@ -64,6 +69,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+from costs_table import costs_table
 from peers_table import behind_table, behind_tools_table, peers_tables, ranks_table
 from works_table import commit_of, open_table, states_table, works_table
 
@@ -77,7 +83,7 @@ PEERS = {
 MICE = "results/inference-mice.json"
 PAPER = "results/inference-paper.json"
 PLACE = re.compile(
-    r"(<!-- (table|scores|claims|peers|ranks|behind|behind tools|choices|intervals|worse) of "
+    r"(<!-- (table|scores|claims|peers|ranks|behind|behind tools|choices|intervals|worse|costs) of "
     r"(results/[\w.-]+\.json): "
     r"(.+?) -->\n)"
     r".*?(<!-- end of table -->)",
@@ -99,6 +105,9 @@ def fill(page: str, root: Path = ROOT) -> str:
         scores = [score.strip() for score in named.split(";")]
         if scores == ["rest"]:
             results, scores = _without_settings_of(results, root / PAPER), ["all"]
+        if form == "costs":
+            others = [json.loads((root / "results" / f"{one}.json").read_text()) for one in scores]
+            return start + costs_table([results, *others]) + "\n" + stop
         if form in PEERS:
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
             return start + PEERS[form](results | {"records": chosen}) + "\n" + stop

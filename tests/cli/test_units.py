@@ -1,6 +1,7 @@
 """Tables that are read in blocks by ``halfseen impute`` and ``predict``."""
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -278,6 +279,29 @@ def test_a_predictor_by_an_engine_has_the_schema_of_the_command_in_memory(
     assert found.schema_ == expected.schema_
     assert found.schema_.columns[0].levels == (("a", "b", "c") if method == "circuit" else ("a", "b"))
     assert not found.schema_.columns[1].integer
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_guide_run_in_their_order(call, table, rows, model, tmp_path):
+    """As they are written; predictors are not compared, and clusters have tests of their own."""
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "large_tables.md"
+    lines = [
+        line[4:]
+        for line in guide.read_text(encoding="utf-8").splitlines()
+        if line.startswith("    halfseen ")
+    ]
+    commands = [shlex.split(line) for line in lines if "..." not in line and "s3://" not in line]
+    assert [command[1] for command in commands] == ["impute", "impute", "impute", "fit", "describe"]
+    table.select(["a", "b"]).to_pandas().to_csv("big.csv", index=False)
+    model.save("m.halfseen")
+    for name in ("x", "y"):
+        one = pq.ParquetFile(rows / f"{name}.parquet").read()
+        pq.write_table(one.append_column("y", one["b"]), rows / f"{name}.parquet")
+    for _, *arguments in commands:
+        code, _, err = call(*arguments, *(["--method", "boosting"] if arguments[0] == "fit" else []))
+        assert code == 0, err
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"big.parquet", "out", "drawn", "p.halfseen"} <= names
 
 
 def test_fits_that_blocks_do_not_allow_are_refused(call, rows):

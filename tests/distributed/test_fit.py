@@ -3,6 +3,8 @@
 import copy
 import itertools
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +16,11 @@ from tolerances import EXACT
 
 import halfseen
 from halfseen import distributed
+from halfseen.base.catalogue import CATALOGUE
+from halfseen.base.table import TableEstimator
 from halfseen.circuits.fitting import fit_by_em
 from halfseen.data import incomplete as blocks
-from halfseen.distributed.engines import find_engine
-from halfseen.distributed.fitting import PassesByEngine
+from halfseen.distributed.engines import PassesByEngine, find_engine
 from halfseen.errors import HalfseenWarning, SchemaError, TableError, warn_user
 from halfseen.gaussian import imputer as gaussian_imputer
 from halfseen.gaussian.em import EMSettings, fit_from_moments, fit_gaussian
@@ -142,6 +145,19 @@ def test_em_of_a_circuit_over_a_scan_is_that_of_the_same_circuit_in_memory(files
     )
     found, wanted = ([layer.weights for layer in of.model_.module.sum_layers] for of in (imputer, twin))
     torch.testing.assert_close(found, wanted, rtol=EXACT, atol=EXACT)
+
+
+def test_the_guide_names_the_estimators_that_are_fitted_to_all_rows():
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "large_tables.md").read_text(encoding="utf-8")
+    table = text[text.index("| estimator | `fit(scan)` takes") :].partition("\n\n")[0]
+    named = set(re.findall(r"^\| `(\w+)[`(]", table, re.MULTILINE))
+    able = {
+        method.estimator.__name__
+        for method in CATALOGUE
+        if issubclass(method.estimator, TableEstimator)
+        and method.estimator._refit is not TableEstimator._refit
+    }
+    assert named == able == {"GaussianImputer", "MeanImputer", "CircuitImputer"}
 
 
 def test_warnings_of_workers_are_issued_here(files):
@@ -302,6 +318,20 @@ def test_a_column_of_which_the_chosen_rows_have_one_value_is_described_by_them(t
     late = imputer.schema_.columns[1]
     assert (late.kind, late.left) == ("all-missing", "empty")
     assert late.reason == "No value was seen in the rows that were chosen at random."
+
+
+def test_an_identifier_whose_rows_are_not_chosen_together_is_warned_of(tmp_path):
+    """Three rows for each person: some 200 of 4,000 rows have hardly two of one person."""
+    rng = np.random.default_rng(0)
+    person = np.arange(N) // 3
+    x = rng.normal(size=N)[person] + 0.1 * rng.normal(size=N)
+    table = pa.table({"person": 7 * person + 1000, "x": x, "y": rng.normal(size=N)})
+    pq.write_table(table, tmp_path / "f.parquet")
+    with pytest.warns(HalfseenWarning, match="person"):
+        assert halfseen.MeanImputer().fit(table).schema_.columns[0].kind == "identifier"
+    with pytest.warns(HalfseenWarning, match="Each value of column 'person' is in 3 rows on average, but in"):
+        distributed.fit(halfseen.MeanImputer(), tmp_path / "f.parquet", n_rows=200)
+    distributed.fit(halfseen.MeanImputer(schema={"person": "identifier"}), tmp_path / "f.parquet", n_rows=200)
 
 
 def test_text_that_is_numbers_by_the_schema_is_summarised_as_numbers(tmp_path):

@@ -305,6 +305,24 @@ def find_groupings(columns: Sequence[Column], values: Floats, observed: Booleans
                 yield Grouping(c, n_groups, *found, kind)
 
 
+def groups_unseen(column: Column, codes: Floats, observed: Booleans, n_rows: int, n_values: int) -> bool:
+    """Returns whether a column may group rows of a table, of which some rows do not suffice to find out.
+
+    Parameters
+    ----------
+    column : Column
+        A modelled column.
+    codes, observed : arrays of shape (N,)
+        Its codes in some of the rows, and where they are observed.
+    n_rows, n_values : int
+        In how many rows of the whole table it has a value, and how many different ones.
+    """
+    if not _may_group(column) or n_rows < MIN_SIZE * n_values:
+        return False
+    seen = codes[observed]
+    return len(seen) < MIN_SIZE * len(np.unique(seen))
+
+
 def _may_group(column: Column) -> bool:
     """Returns whether a column holds whole numbers or texts that may be codes, as far as it was inferred."""
     if column.set_by_user:

@@ -23,7 +23,7 @@ from halfseen.data._inference import describe_column, infer_column, wants_number
 from halfseen.data.columns import KINDS, NUMERIC, Column, Kind, SkipRule
 from halfseen.data.frames import RawColumn, Table, is_frame
 from halfseen.data.incomplete import unmask
-from halfseen.data.relations import check_derived, find_groupings
+from halfseen.data.relations import check_derived, find_groupings, groups_unseen
 from halfseen.data.skip_rules import check_rules
 from halfseen.data.summaries import ColumnSummary
 from halfseen.errors import SchemaError, warn_user
@@ -408,6 +408,9 @@ def _with_groups(
     """Returns the schema in which columns that group rows are described as such, and are not numbers."""
     columns = list(schema)
     modelled = [j for j, column in enumerate(columns) if column.modelled]
+    if summaries is not None:
+        for c, j in enumerate(modelled):
+            _warn_of_unseen_groups(columns[j], codes.values[:, c], codes.observed[:, c], summaries[j])
     for found in find_groupings(codes.columns, codes.values, codes.observed):
         j = modelled[found.position]
         column = columns[j]
@@ -419,6 +422,17 @@ def _with_groups(
             column = replace(column, set_by_user=False)
         columns[j] = found.described(column)
     return Schema.of(columns)
+
+
+def _warn_of_unseen_groups(column: Column, codes: Floats, observed: Booleans, of_all: ColumnSummary) -> None:
+    """Warns of a column of which some rows of a table do not show whether it groups the rows."""
+    if groups_unseen(column, codes, observed, of_all.n_observed, of_all.n_distinct):
+        warn_user(
+            f"Each value of column {column.name!r} is in {of_all.n_observed / of_all.n_distinct:.0f} rows on "
+            "average, but in too few of the rows that were chosen at random to find out whether it groups "
+            "rows, as the identifier of a person with several rows does. If it does, set its kind to "
+            "identifier in the schema."
+        )
 
 
 class _Cells:
