@@ -128,6 +128,19 @@ def test_what_is_no_table_is_refused(row, table):
         row.make(random_state=0).fit(table)
 
 
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    [
+        ({"a": [1.0, 2.0]}, "dict"),
+        (np.array([(1.0, 2.0)], dtype=[("a", "f8"), ("b", "f8")]), "structured array"),
+    ],
+    ids=["dict", "structured"],
+)
+def test_columns_that_are_no_frame_are_refused(row, columns, kind):
+    with pytest.raises(TypeError, match=rf"X is a {kind}, not a table: pass a data frame"):
+        row.make(random_state=0).fit(columns)
+
+
 def test_a_lazy_frame_is_refused(row):
     with pytest.raises(ValueError, match=r"A lazy frame cannot be used; call .collect\(\) first"):
         row.make(random_state=0).fit(pl.LazyFrame({"a": [1.0]}))

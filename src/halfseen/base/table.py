@@ -228,6 +228,7 @@ ResultT = TypeVar("ResultT")
 LOGGER = logging.getLogger(__name__)
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
+EXACT_INTEGERS = 2**53  # up to which every integer is a number in double precision
 CELL_BYTES = 9  # of a number in double precision, and whether it is observed
 STORAGES = get_args(Storage)
 LIMITS = (
@@ -403,19 +404,43 @@ class TableEstimator(Saveable, BaseEstimator):
 
 def _as_numbers(X: Any) -> Any:
     """Returns an array of objects or text as numbers, with NaN for NA and NaT; other arrays unchanged."""
+    if isinstance(X, Mapping) or getattr(getattr(X, "dtype", None), "names", None):
+        kind = type(X).__name__ if isinstance(X, Mapping) else "structured array"
+        raise TypeError(f"X is a {kind}, not a table: pass a data frame, such as pandas.DataFrame(X).")
     array = np.asarray(X) if isinstance(X, list | tuple) else X
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSU":
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSUiu":
+        return X
+    if array.dtype.kind in "iu":
+        _warn_of_rounding(array, array)
         return X
     nothing = np.frompyfunc(_is_nothing, 1, 1)(array).astype(bool)
     cells = np.where(nothing, np.nan, array.astype(object))
     try:
-        return cells.astype(np.float64)
+        numbers = cells.astype(np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         row, column = next((i, j) for i, j in np.ndindex(cells.shape) if not _is_number(cells[[i], [j]]))
         raise SchemaError(
             f"Column 'x{column}' contains {cells[row, column]!r} in row {row}, which is not a number that an "
             "array can store. Pass a data frame if columns are text or dates."
         ) from error
+    _warn_of_rounding(cells, numbers)
+    return numbers
+
+
+def _warn_of_rounding(cells: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
+    """Warns of integers that change in double precision, as which arrays are returned."""
+    rows, columns = np.nonzero((numbers >= EXACT_INTEGERS) | (numbers <= -EXACT_INTEGERS))
+    changed = np.flatnonzero(np.frompyfunc(_is_rounded, 1, 1)(cells[rows, columns]))
+    if len(changed):
+        i, j = rows[changed[0]], columns[changed[0]]
+        warn_user(
+            f"Column 'x{j}' contains {cells[i, j]} in row {i}, which an array of numbers in double precision "
+            f"holds as {int(float(cells[i, j]))}. Pass a data frame to keep such integers."
+        )
+
+
+def _is_rounded(cell: Any) -> bool:
+    return isinstance(cell, int | np.integer) and int(cell) != int(float(cell))
 
 
 def _is_nothing(cell: Any) -> bool:

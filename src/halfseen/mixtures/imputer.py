@@ -357,6 +357,9 @@ class MixtureImputer(TrainingParameters, BaseImputer):
     Marginal and conditional distributions are exact. The model is trained by gradients, with early stopping
     on held-out rows. Values are assumed to be missing at random (MAR).
 
+    In tables of a few hundred rows the default number of components fits the rows too closely, so that
+    intervals are too narrow and contain less than they should; use fewer components there.
+
     No component is narrower than a twentieth of a standard deviation. Columns that are nearly copies of each
     other, with a correlation above 0.995, are therefore imputed from each other by a linear relation, with
     its residuals; see ``near_copies_``. Densities of rows do not know the relation.
