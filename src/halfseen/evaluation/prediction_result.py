@@ -76,34 +76,15 @@ class Place:
 
 @dataclass(frozen=True)
 class PredictionComparison:
-    """All runs of a comparison of predictors, and what follows from them.
+    """All runs of a comparison of predictors, and what follows from them."""
 
-    Attributes
-    ----------
-    task : {"classification", "regression"}
-        What is predicted.
-    methods : tuple of str
-        In the order in which they were given.
-    records : tuple of PredictionRecord
-        One per method and fold, including failures.
-    rates : tuple of float
-        The shares of known values that were removed from test rows; the first is 0.
-    n_splits : int
-        The number of folds of each repetition.
-    n_repeats : int
-        The number of repetitions, each with other folds; those of repetition r have the numbers from
-        r * n_splits on.
-    weights : dict of str to float
-        The weights of the methods in their average; empty if it was not computed.
-    """
-
-    task: Task
-    methods: tuple[str, ...]
-    records: tuple[PredictionRecord, ...]
-    rates: tuple[float, ...]
-    n_splits: int
-    n_repeats: int = 1
-    weights: dict[str, float] = field(default_factory=dict)
+    task: Task  # what is predicted
+    methods: tuple[str, ...]  # in the order in which they were given
+    records: tuple[PredictionRecord, ...]  # one per method and fold, including failures
+    rates: tuple[float, ...]  # the shares of known values that were removed from test rows; the first is 0
+    n_splits: int  # the number of folds of each repetition
+    n_repeats: int = 1  # each with other folds; those of repetition r have the numbers from r * n_splits on
+    weights: dict[str, float] = field(default_factory=dict)  # in their average; empty without one
 
     @property
     def n_folds(self) -> int:

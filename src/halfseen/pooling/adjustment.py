@@ -51,26 +51,14 @@ class AdjustedColumn:
 
 @dataclass(frozen=True)
 class Adjustable:
-    """Completed tables and, for tilts, further candidate draws of their incomplete rows.
+    """Completed tables and, for tilts, further candidate draws of their incomplete rows."""
 
-    Parameters
-    ----------
-    draws : sequence of tables
-        M completed tables.
-    columns : sequence of AdjustedColumn
-        What is moved.
-    stacks : sequence of tables
-        For tilts, each completed table and, below it, K candidates of its rows with missing values.
-    rows : array of int
-        The rows (R) that have candidates.
-    scores, noise : arrays of shape (M, K, R)
-        What a tilt multiplies, and Gumbel noise of the choices.
-    """
-
-    draws: Sequence[Any]
-    columns: Sequence[AdjustedColumn]
+    draws: Sequence[Any]  # the M completed tables
+    columns: Sequence[AdjustedColumn]  # what is moved
+    # For tilts, each completed table and, below it, K candidates of its rows with missing values.
     stacks: Sequence[Any] = ()
-    rows: Integers | None = None
+    rows: Integers | None = None  # the rows (R) that have candidates
+    # (M, K, R): what a tilt multiplies, and Gumbel noise of the choices.
     scores: Floats | None = None
     noise: Floats | None = None
 
