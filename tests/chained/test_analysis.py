@@ -56,7 +56,7 @@ def test_a_formula_is_the_design_matrix_of_its_terms(formula, expected):
     ("formula", "family", "message"),
     [
         ("x + g", "auto", "has no outcome before a ~"),
-        ("y ~ w", "auto", r"has the term 'w', which cannot be read|refers to 'w'"),
+        ("y ~ w", "auto", "refers to 'w'"),
         ("q ~ x", "auto", "refers to 'q', which is not a modelled column"),
         ("y ~ y * x", "auto", "has its outcome on both sides"),
         ("y ~ x ** 2", "auto", r"has the term 'x \*\* 2', which cannot be read"),
@@ -218,7 +218,7 @@ def test_parameters_of_the_analysis_are_drawn_around_the_least_squares():
 
 
 def test_an_analysis_needs_chained_equations():
-    with pytest.raises(ValueError, match="need a ChainedImputer, got MeanImputer"):
+    with pytest.raises(ValueError, match="analysis= is a parameter of ChainedImputer, got MeanImputer"):
         halfseen.multiple_imputation(_interaction(0), halfseen.MeanImputer(), analysis="y ~ x * z")
 
 

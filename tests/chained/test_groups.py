@@ -180,7 +180,7 @@ def test_slopes_by_a_column_that_is_constant_within_groups_are_refused(table):
 
 
 def test_groups_need_a_chained_imputer(table):
-    with pytest.raises(ValueError, match="Groups need a ChainedImputer, got GaussianImputer"):
+    with pytest.raises(ValueError, match="groups= is a parameter of ChainedImputer, got GaussianImputer"):
         halfseen.multiple_imputation(table, halfseen.GaussianImputer(), groups="id")
 
 

@@ -508,3 +508,40 @@ def test_values_far_outside_the_observed_ones_are_announced(tmp_path, capsys, mo
     assert main(["impute", str(path), "-o", str(tmp_path / "out.csv"), "--method", "mean", *options]) == 0
     count = "2 values lie" if options else "1 value lies"
     assert f"Column 'x': {count} more than 4 observed ranges" in " ".join(capsys.readouterr().err.split())
+
+
+def test_options_of_chained_equations_are_parameters_of_the_imputer(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"{i % 7 + i / 10},{i % 5 + i / 9},{'' if i % 6 == 0 else i % 4 + i / 8},{i % 3}" for i in range(40)
+    ]
+    rows[3] = ",2.5,1.5,1"
+    Path("a.csv").write_text("\n".join(["w,h,b,y", *rows]))
+    given = [
+        "--analysis",
+        "y ~ b",
+        "--predictors",
+        "w = h, b",
+        "--column-method",
+        "w = pmm",
+        "--visit-order",
+        "w",
+    ]
+    code, _, err = call(
+        "impute", "a.csv", "-o", "b.csv", "--draws", 2, "--save-model", "m.half", *given, "-q"
+    )
+    assert (code, err) == (0, "")
+    found = halfseen.load("m.half")
+    assert (found.analysis, found.predictors) == ("y ~ b", {"w": ["h", "b"]})
+    assert (found.methods, found.visit_order, found.n_chains) == ({"w": "pmm"}, ["w"], 2)
+    again = ["impute", "a.csv", "-o", "c.csv", "--draws", 2, "-q", "--overwrite"]
+    assert call(*again, "--block", "w, h", "--constraint", "b <= 90")[0] == 0
+    for wrong, message in (
+        (["--predictors", "w"], "is not of the form 'bmi = height, weight'"),
+        (["--family", "poisson"], "state --analysis"),
+        (["--block", "w,h", "--method", "gaussian"], "the method chained alone"),
+        (["--model", "m.half", "--analysis", "y ~ b"], "fitted already"),
+    ):
+        code, _, err = call(*again, *wrong)
+        assert code == 2
+        assert message in " ".join(err.split())

@@ -115,3 +115,26 @@ def test_the_schema_of_the_imputer_counts():
     assert imputer.schema_.columns[0].kind == "categorical"
     other = BootstrapImputer(MeanImputer(), 2, schema={"a": "ordinal"}, random_state=0).fit(X)
     assert other.schema_.columns[0].kind == "ordinal"
+
+
+def test_parameters_of_chained_equations_can_be_passed_at_once():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"]).mask(rng.random((60, 3)) < 0.2)
+    controls = {
+        "methods": {"c": "pmm"},
+        "predictors": {"a": ["b"]},
+        "constraints": ["a <= 9"],
+        "visit_order": ["c"],
+        "n_cycles": 2,
+    }
+    found = halfseen.multiple_imputation(table, n_draws=2, random_state=0, **controls)
+    imputer = halfseen.ChainedImputer(**controls)
+    expected = halfseen.multiple_imputation(table, imputer, n_draws=2, random_state=0)
+    for one, other in zip(found, expected, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+    blocks = halfseen.multiple_imputation(table, n_draws=2, blocks=[["a", "b"]], random_state=0)
+    assert blocks.imputer.blocks == [["a", "b"]]
+    with pytest.raises(ValueError, match="blocks= is a parameter of ChainedImputer, got GaussianImputer"):
+        halfseen.multiple_imputation(table, halfseen.GaussianImputer(), blocks=[["a", "b"]])
+    with pytest.raises(ValueError, match="pass analysis="):
+        halfseen.multiple_imputation(table, family="poisson")

@@ -251,6 +251,8 @@ def _factor(text: str, columns: Sequence[Column], whole: str) -> Factor:
             )
         return Factor((position,), tuple(column.codes[1:]))
     inner = text[2:-1] if text.startswith("I(") and text.endswith(")") else text
+    if inner is text and text.isidentifier():
+        _find(text, names, whole)  # which says that there is no such column
     if inner is text and "(" not in text:
         raise ValueError(f"The analysis {whole!r} has the term {text!r}, which cannot be read. {_GRAMMAR}")
     formula = Formula.parse(inner)

@@ -17,7 +17,7 @@ from halfseen.base.catalogue import find_method
 from halfseen.cli.applying import load_model, naming, read_new_rows
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.main import debugging, explain_error, is_expected
-from halfseen.cli.options import Method, method_of
+from halfseen.cli.options import Method, method_of, parse_setting
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
 from halfseen.cli.requests import ImputeRequest
@@ -373,25 +373,12 @@ def seconds_for_fit(budget: TimeBudget, *, report: bool) -> float:
     return max(left * (1 - REPORT_SHARE if report else 1.0), SMALLEST_SHARE * budget.seconds)
 
 
-def parse_derived(text: str) -> tuple[str, str]:
-    """Return the column and the formula of ``"bmi = weight / height ** 2"``.
-
-    Examples
-    --------
-    >>> parse_derived("bmi = weight / height ** 2")
-    ('bmi', 'weight / height ** 2')
-    """
-    name, equals, formula = (part.strip() for part in text.partition("="))
-    if not name or not equals or not formula:
-        raise TableError(f"--derived {text!r} is not of the form 'bmi = weight / height ** 2'")
-    return name.strip("`"), formula
-
-
 def read_overrides(request: ImputeRequest) -> dict[str, Any] | None:
     """Return the settings of columns, from the schema file and from options that concern every column."""
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
     for text in request.derived or ():
-        name, formula = parse_derived(text)
+        name, formula = parse_setting("--derived", text, "'bmi = weight / height ** 2'")
+        name = name.strip("`")
         overrides[name] = dict(overrides.get(name, {})) | {"derived": formula}
     overrides = with_weights(overrides, request.weights)
     every = {"fill": True} if request.fill_all else {}

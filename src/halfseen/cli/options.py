@@ -298,6 +298,16 @@ class RatingRows(StrEnum):
     user = "user"
 
 
+class FamilyName(StrEnum):
+    """The model of the outcome of an analysis."""
+
+    auto = "auto"
+    linear = "linear"
+    logistic = "logistic"
+    poisson = "poisson"
+    cox = "cox"
+
+
 Source = Annotated[
     str,
     typer.Argument(
@@ -344,6 +354,110 @@ Verbose = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class RegressionOptions:
+    """The options of chained equations, which the method chained alone has."""
+
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that says which rows belong together, such as a person or a school; the method "
+            "chained then has random effects of groups.",
+        ),
+    ] = None
+    slopes: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="With --groups: a number whose slope varies between groups."),
+    ] = None
+    analysis: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMULA",
+            help="The analysis of the completed tables, 'y ~ x * z + I(w ** 2)', with which values are to be "
+            "compatible.",
+        ),
+    ] = None
+    family: Annotated[
+        FamilyName, typer.Option(help="The model of the outcome of --analysis; auto decides by its values.")
+    ] = FamilyName.auto
+    predictors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=NAMES",
+            help="The columns that may predict a column: 'bmi = height, weight'; may be repeated.",
+        ),
+    ] = None
+    column_method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=METHOD",
+            help="The method of a column: 'income = pmm' (matching), trees or regression; may be repeated.",
+        ),
+    ] = None
+    constraint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORDER",
+            help="An order that imputed values obey: 'admission <= discharge', 'age >= 18'; may be repeated.",
+        ),
+    ] = None
+    block: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of numbers that are drawn together: 'systolic, diastolic'; may be repeated.",
+        ),
+    ] = None
+    visit_order: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="The columns that each cycle visits first: 'height, weight'."),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the parameters of a `ChainedImputer` that were asked for.
+
+        Examples
+        --------
+        >>> RegressionOptions(predictors=["bmi = height, weight"], block=["a,b"]).settings()
+        {'predictors': {'bmi': ['height', 'weight']}, 'blocks': [['a', 'b']]}
+        """
+        predictors = [
+            parse_setting("--predictors", one, "'bmi = height, weight'") for one in self.predictors or ()
+        ]
+        methods = [
+            parse_setting("--column-method", one, "'income = pmm'") for one in self.column_method or ()
+        ]
+        found = {
+            "groups": self.groups,
+            "slopes": self.slopes,
+            "analysis": self.analysis,
+            "family": None if self.family == FamilyName.auto else str(self.family),
+            "predictors": {name: _names(text) for name, text in predictors},
+            "methods": dict(methods),
+            "constraints": self.constraint,
+            "blocks": [_names(text) for text in self.block or ()],
+            "visit_order": _names(self.visit_order or ""),
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+REGRESSION_OPTIONS = tuple(RegressionOptions.__dataclass_fields__)
+
+
+def parse_setting(option: str, text: str, form: str) -> tuple[str, str]:
+    """Return the column and the text of an option of the form COLUMN=TEXT; raise an error if it is not."""
+    name, equals, rest = (part.strip() for part in text.partition("="))
+    if not (name and equals and rest):
+        raise TableError(f"{option} {text!r} is not of the form {form}")
+    return name, rest
+
+
+def _names(text: str) -> list[str]:
+    """Return the names of columns in a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 class EngineName(StrEnum):
     """What runs the units of a table that is read in blocks."""
 
@@ -367,42 +481,6 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, help="With --engine: the number of workers; all processors by default."),
 ]
-
-
-@dataclass(frozen=True)
-class CountingOptions:
-    """The options of a table of which missing values are counted in blocks."""
-
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            help="Read IN, one file or many, in blocks, and compute the tests from some of the rows: by "
-            "processes of this machine (local), by Ray or by Dask."
-        ),
-    ] = None
-    address: Address = None
-    workers: Workers = None
-
-
-@dataclass(frozen=True)
-class SamplingOptions:
-    """The options of a table that is read in blocks to fit a predictor."""
-
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            help="Read IN, one file or many, in blocks, and fit to about a million random rows: by processes "
-            "of this machine (local), by Ray or by Dask."
-        ),
-    ] = None
-    address: Address = None
-    workers: Workers = None
-
-    def given(self) -> bool:
-        """Return whether a user asked for an engine; raise an error if only for its workers."""
-        if self.engine is None and (self.address or self.workers):
-            raise TableError("--address and --workers need --engine")
-        return self.engine is not None
 
 
 @dataclass(frozen=True)

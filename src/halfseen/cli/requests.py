@@ -12,19 +12,59 @@ from halfseen.cli.options import (
     COMPARED,
     DEFAULT_METHOD,
     QUICK,
-    CountingOptions,
     EngineOptions,
     Method,
     ReadingOptions,
-    SamplingOptions,
+    RegressionOptions,
     build,
     missingness_help,
     offered,
 )
+from halfseen.errors import TableError
 from halfseen.words import Missingness
+
+
+@dataclass(frozen=True)
+class CountingOptions:
+    """The options of a table of which missing values are counted in blocks."""
+
+    engine: Annotated[
+        options.EngineName | None,
+        typer.Option(
+            help="Read IN, one file or many, in blocks, and compute the tests from some of the rows: by "
+            "processes of this machine (local), by Ray or by Dask."
+        ),
+    ] = None
+    address: options.Address = None
+    workers: options.Workers = None
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """The options of a table that is read in blocks to fit a predictor."""
+
+    engine: Annotated[
+        options.EngineName | None,
+        typer.Option(
+            help="Read IN, one file or many, in blocks, and fit to about a million random rows: by processes "
+            "of this machine (local), by Ray or by Dask."
+        ),
+    ] = None
+    address: options.Address = None
+    workers: options.Workers = None
+
+    def given(self) -> bool:
+        """Return whether a user asked for an engine; raise an error if only for its workers."""
+        if self.engine is None and (self.address or self.workers):
+            raise TableError("--address and --workers need --engine")
+        return self.engine is not None
+
 
 READING = ReadingOptions()
 """A file that is read without options."""
+
+REGRESSIONS = RegressionOptions()
+"""Chained equations as they are by default."""
 
 UNITS = EngineOptions()
 """A table that is read as a whole, unless it is too large."""
@@ -70,14 +110,7 @@ class ImputeRequest:
         int | None,
         typer.Option(min=1, metavar="M", help="Write M completed tables, stacked, for multiple imputation."),
     ] = None
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that says which rows belong together, such as a person or a school; the method "
-            "chained then has random effects of groups.",
-        ),
-    ] = None
+    regressions: RegressionOptions = REGRESSIONS
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal values.")] = 0
     schema: options.SchemaFile = None
     report: options.Report = None
@@ -186,8 +219,8 @@ class ImputeRequest:
         common: dict[str, Any] = {"schema": overrides, "random_state": self.seed}
         if self.draws_parameter is not None and self.draws is not None:
             common[self.draws_parameter] = self.draws
-        if self.groups is not None and self.method == Method("chained"):
-            common["groups"] = self.groups
+        if self.method == Method("chained"):
+            common |= self.regressions.settings()
         if find_method(self.method).steps is not None:
             common["callback"] = callback
         if self.method == DEFAULT_METHOD:
@@ -211,25 +244,30 @@ class ImputeRequest:
             raise typer.BadParameter(
                 "contradicts --fill-all: use one of the two", param_hint="--leave-unreliable"
             )
-        if self.groups is not None:
-            return replace(self, given=given, method=self._method_of_groups(given))
+        if "family" in given and self.regressions.analysis is None:
+            raise typer.BadParameter(
+                "is the model of the outcome of an analysis: state --analysis", param_hint="--family"
+            )
+        asked = next((name for name in options.REGRESSION_OPTIONS if name in given), None)
+        if asked is not None:
+            return replace(self, given=given, method=self._chained(asked, given))
         is_gaussian = "missingness" in given and "method" not in given
         return replace(self, given=given, method=Method("gaussian") if is_gaussian else self.method)
 
-    def _method_of_groups(self, given: frozenset[str]) -> Method:
-        """Return the method that has effects of groups; raise an error if another one was asked for."""
+    def _chained(self, asked: str, given: frozenset[str]) -> Method:
+        """Return the method that has regressions; raise an error if another one was asked for."""
         chained = Method("chained")
         if "missingness" in given or ("method" in given and self.method != chained):
             raise typer.BadParameter(
-                "only the method chained has effects of groups: leave out --method and --missingness",
-                param_hint="--groups",
+                "belongs to the method chained alone: leave out --method and --missingness",
+                param_hint=f"--{asked.replace('_', '-')}",
             )
         return chained
 
 
 OF_FITTING = (
     "method", "max_seconds", "missingness", "schema", "save_model", "checkpoint", "fill_all", "derived",
-    "no_skip_rules", "evaluate", "leave_unreliable", "groups",
+    "no_skip_rules", "evaluate", "leave_unreliable", *options.REGRESSION_OPTIONS,
 )  # fmt: skip
 """Options of ``halfseen impute`` that only a fit has; a saved model has been fitted already."""
 

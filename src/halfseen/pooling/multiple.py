@@ -3,7 +3,7 @@
 Missing cells may stay empty, and observed ones be drawn beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -225,6 +225,12 @@ def multiple_imputation(
     family: str = "auto",
     groups: str | None = None,
     slopes: str | None = None,
+    methods: Mapping[str, Any] | None = None,
+    predictors: Mapping[str, Sequence[str]] | None = None,
+    constraints: Sequence[str] | None = None,
+    visit_order: Sequence[str] | None = None,
+    blocks: Sequence[Sequence[str]] | None = None,
+    n_cycles: int | None = None,
     where: Any = None,
     row_ids: Any = None,
     random_state: Any = None,
@@ -259,6 +265,10 @@ def multiple_imputation(
         model.
     slopes : str, optional
         A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
+    methods, predictors, constraints, visit_order, blocks, n_cycles : optional
+        Parameters of a `ChainedImputer`, which then draws the missing values: the methods of single columns,
+        the columns that may predict a column, the order constraints that imputed values obey, the order of
+        the columns in a cycle, the columns that are drawn together, and the number of cycles.
     where : array or table of bool of shape (n_samples, n_features), optional
         The cells to draw; by default all missing cells. Missing cells that are not to be drawn stay empty.
         Observed cells are never replaced: where they are to be drawn (overimputation), the draws are in
@@ -285,9 +295,21 @@ def multiple_imputation(
     (5, (200, 2), ())
     """
     check_whole("n_draws", n_draws, 1)
-    asked: dict[str, Any] = {"groups": groups, "slopes": slopes}
+    asked: dict[str, Any] = {
+        "analysis": analysis,
+        "groups": groups,
+        "slopes": slopes,
+        "methods": methods,
+        "predictors": predictors,
+        "constraints": constraints,
+        "visit_order": visit_order,
+        "blocks": blocks,
+        "n_cycles": n_cycles,
+    }
     if analysis is not None:
-        asked |= {"analysis": analysis, "family": family}
+        asked["family"] = family
+    elif family != "auto":
+        raise ValueError(f"family={family!r} is the model of the outcome of an analysis: pass analysis=.")
     imputer = _chained(imputer, {name: value for name, value in asked.items() if value is not None})
     chosen = properly(AutoImputer() if imputer is None else imputer, n_draws)
     if random_state is not None:
@@ -316,8 +338,10 @@ def _chained(imputer: Any, asked: dict[str, Any]) -> Any:
     if imputer is None:
         return ChainedImputer(**asked)
     if not isinstance(imputer, ChainedImputer):
-        what = "Draws that are compatible with an analysis need" if "analysis" in asked else "Groups need"
-        raise ValueError(f"{what} a ChainedImputer, got {imputer!r}: pass no imputer, or no {min(asked)}.")
+        raise ValueError(
+            f"{next(iter(asked))}= is a parameter of ChainedImputer, got {imputer!r}: pass no imputer, or "
+            f"leave {', '.join(f'{name}=' for name in asked)} out."
+        )
     return clone(imputer).set_params(**asked)
 
 
