@@ -102,6 +102,18 @@ def test_intervals_that_cover_are_not_blamed(summary):
     assert "too narrow" not in " ".join(impute_lines(summary, judge_columns(summary)))
 
 
+def test_a_column_with_too_few_hidden_values_is_not_called_poor(summary):
+    summary["check"]["columns"]["b"] |= {"skill": 0.3, "skill_low": -0.1}
+    verdicts = judge_columns(summary)
+    assert (
+        "not clearly better than the most frequent level"
+        in {one["name"]: one for one in verdicts}["b"]["label"]
+    )
+    lines = impute_lines(summary, verdicts)
+    assert "1 is not clearly filled better than by the mean or the most frequent level" in lines[1]
+    assert "hardly" not in lines[1]
+
+
 def test_a_diagnosis_begins_with_the_change(summary):
     diagnosis = summary | {
         "n_rows": 100,
@@ -122,7 +134,7 @@ def test_a_diagnosis_begins_with_the_change(summary):
     lines = describe_lines(diagnosis, verdicts)
     assert lines[0] == "The rate changed."
     assert "would lose 40% of the rows, and the remaining rows may not be representative." in lines[1]
-    assert "2 incomplete columns were filled: 1 well and 1 hardly better than by the mean." in lines[2]
+    assert "2 incomplete columns were filled: 1 well and 1 hardly better than by the mean " in lines[2]
     copies = describe_lines(diagnosis | {"n_duplicated_rows": 1200, "first_duplicates": [[7, 0]]}, verdicts)
     assert [line for line in copies if line not in lines] == [
         "1,200 rows are copies of earlier ones: row 8 of row 1 and 1,199 more, counted without the header."

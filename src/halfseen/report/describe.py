@@ -123,8 +123,14 @@ def _duplicates_line(summary: Summary) -> list[str]:
 
 
 def _check_line(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
-    words = {"good": "well", "fair": "roughly", "poor": "hardly better than by the mean"}
-    counts = {key: sum(one["verdict"] == key for one in verdicts) for key in words}
+    words = {
+        "good": "well",
+        "fair": "roughly",
+        "unclear": "not clearly better than by the mean or the most frequent level",
+        "poor": "hardly better than by the mean or the most frequent level",
+    }
+    named = [one.get("detail", one["verdict"]) for one in verdicts]
+    counts = {key: named.count(key) for key in words}
     n_checked = sum(counts.values())
     if n_checked == 0:
         return []

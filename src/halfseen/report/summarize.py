@@ -206,14 +206,18 @@ NOTICE = (
 
 
 def judge_check(check: Mapping[str, Any], labels: Mapping[str, str] = LABELS) -> Summary:
-    """Return verdict, label and evidence of a column from its check on hidden known values."""
+    """Return verdict, label and evidence of a column from its check on hidden known values.
+
+    A poor verdict may be unclear, which the entry ``"detail"`` says.
+    """
     verdict = grade(check["skill"], check["skill_low"])
-    label = name_verdict(check["skill"], check["skill_low"])
+    detail = name_verdict(check["skill"], check["skill_low"])
     baseline = baseline_words(check["measure"])
     evidence = sentence(evidence_words(check["measure"], check["value"], check["baseline"])).rstrip(".")
     return {
         "verdict": verdict,
-        "label": labels[label].format(baseline=baseline),
+        "detail": detail,
+        "label": labels[detail].format(baseline=baseline),
         "why": f"{evidence} ({plural(check['n_cells'], 'hidden known value')}).",
     }
 
@@ -290,11 +294,13 @@ def count_verdicts(verdicts: Sequence[Summary]) -> str:
     words = {
         "good": FILLED["good"],
         "fair": FILLED["fair"],
+        "unclear": "not clearly filled better than by the mean or the most frequent level",
         "poor": "filled hardly better than by the mean or the most frequent level",
         "unchecked": "filled but could not be checked",
         "left": "not filled",
     }
-    counts = {verdict: sum(one["verdict"] == verdict for one in verdicts) for verdict in words}
+    named = [one.get("detail", one["verdict"]) for one in verdicts]
+    counts = {verdict: named.count(verdict) for verdict in words}
     parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {words[verdict]}"
              for verdict in words if counts[verdict]]  # fmt: skip
     return names_words(parts, len(parts) + 1)
