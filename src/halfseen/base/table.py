@@ -404,9 +404,11 @@ class TableEstimator(Saveable, BaseEstimator):
 
 def _as_numbers(X: Any) -> Any:
     """Returns an array of objects or text as numbers, with NaN for NA and NaT; other arrays unchanged."""
-    if isinstance(X, Mapping) or getattr(getattr(X, "dtype", None), "names", None):
-        kind = type(X).__name__ if isinstance(X, Mapping) else "structured array"
-        raise TypeError(f"X is a {kind}, not a table: pass a data frame, such as pandas.DataFrame(X).")
+    dtype = getattr(X, "dtype", None)  # sparse arrays have one, of which some are mappings
+    if isinstance(X, Mapping) if dtype is None else getattr(dtype, "names", None):
+        raise TypeError(
+            "A dict or a structured array is not a table: pass a data frame, pandas.DataFrame(X)."
+        )
     array = np.asarray(X) if isinstance(X, list | tuple) else X
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSUiu":
         return X
