@@ -31,7 +31,7 @@ from halfseen.base.targets import Fitted
 from halfseen.config import show_size, tasks_within_budget
 from halfseen.data.columns import KINDS, LEVELLED, NUMERIC, with_room
 from halfseen.data.features import FeatureMap
-from halfseen.data.frames import Storage, Table, is_frame
+from halfseen.data.frames import Storage, Table, array_of_numbers, is_frame
 from halfseen.data.incomplete import (
     PIECE_BYTES,
     SAMPLE_ROWS,
@@ -228,7 +228,6 @@ ResultT = TypeVar("ResultT")
 LOGGER = logging.getLogger(__name__)
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
-EXACT_INTEGERS = 2**53  # up to which every integer is a number in double precision
 CELL_BYTES = 9  # of a number in double precision, and whether it is observed
 STORAGES = get_args(Storage)
 LIMITS = (
@@ -363,7 +362,7 @@ class TableEstimator(Saveable, BaseEstimator):
             return table
         array = validate_data(
             self,
-            _as_numbers(X),
+            array_of_numbers(X),
             reset=reset,
             dtype=(np.float64, np.float32),
             ensure_all_finite=False,  # infinity is refused by the schema, which can name the column
@@ -400,62 +399,6 @@ class TableEstimator(Saveable, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
-
-
-def _as_numbers(X: Any) -> Any:
-    """Returns an array of objects or text as numbers, with NaN for NA and NaT; other arrays unchanged."""
-    dtype = getattr(X, "dtype", None)  # sparse arrays have one, of which some are mappings
-    if isinstance(X, Mapping) if dtype is None else getattr(dtype, "names", None):
-        raise TypeError(
-            "A dict or a structured array is not a table: pass a data frame, pandas.DataFrame(X)."
-        )
-    array = np.asarray(X) if isinstance(X, list | tuple) else X
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSUiu":
-        return X
-    if array.dtype.kind in "iu":
-        _warn_of_rounding(array, array)
-        return X
-    nothing = np.frompyfunc(_is_nothing, 1, 1)(array).astype(bool)
-    cells = np.where(nothing, np.nan, array.astype(object))
-    try:
-        numbers = cells.astype(np.float64)
-    except (OverflowError, TypeError, ValueError) as error:
-        row, column = next((i, j) for i, j in np.ndindex(cells.shape) if not _is_number(cells[[i], [j]]))
-        raise SchemaError(
-            f"Column 'x{column}' contains {cells[row, column]!r} in row {row}, which is not a number that an "
-            "array can store. Pass a data frame if columns are text or dates."
-        ) from error
-    _warn_of_rounding(cells, numbers)
-    return numbers
-
-
-def _warn_of_rounding(cells: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
-    """Warns of integers that change in double precision, as which arrays are returned."""
-    rows, columns = np.nonzero((numbers >= EXACT_INTEGERS) | (numbers <= -EXACT_INTEGERS))
-    changed = np.flatnonzero(np.frompyfunc(_is_rounded, 1, 1)(cells[rows, columns]))
-    if len(changed):
-        i, j = rows[changed[0]], columns[changed[0]]
-        warn_user(
-            f"Column 'x{j}' contains {cells[i, j]} in row {i}, which an array of numbers in double precision "
-            f"holds as {int(float(cells[i, j]))}. Pass a data frame to keep such integers."
-        )
-
-
-def _is_rounded(cell: Any) -> bool:
-    return isinstance(cell, int | np.integer) and int(cell) != int(float(cell))
-
-
-def _is_nothing(cell: Any) -> bool:
-    """Returns whether a cell is NA or NaT of any library; None and NaN become NaN in any case."""
-    return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
-
-
-def _is_number(cell: npt.NDArray[Any]) -> bool:
-    try:
-        cell.astype(np.float64)
-    except (OverflowError, TypeError, ValueError):
-        return False
-    return True
 
 
 def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:

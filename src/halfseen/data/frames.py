@@ -29,7 +29,7 @@ from halfseen.data._cells import (
     type_name,
     write_cells,
 )
-from halfseen.errors import SchemaError
+from halfseen.errors import SchemaError, warn_user
 
 Storage = Literal["number", "boolean", "label", "time", "duration", "empty", "other"]
 
@@ -326,3 +326,62 @@ def takeable_type(arrow_type: Any) -> Any:
     import pyarrow as pa
 
     return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(arrow_type, arrow_type)
+
+
+def array_of_numbers(X: Any) -> Any:
+    """Returns an array of objects or text as numbers, with NaN for NA and NaT; other arrays unchanged.
+
+    Raises an error for what is no table, and for text; warns of integers that double precision changes.
+    """
+    dtype = getattr(X, "dtype", None)  # sparse arrays have one, of which some are mappings
+    if isinstance(X, Mapping) if dtype is None else getattr(dtype, "names", None):
+        raise TypeError(
+            "A dict or a structured array is not a table: pass a data frame, pandas.DataFrame(X)."
+        )
+    array = np.asarray(X) if isinstance(X, list | tuple) else X
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSUiu":
+        return X
+    if array.dtype.kind in "iu":
+        _warn_of_rounding(array, array)
+        return X
+    nothing = np.frompyfunc(_is_nothing, 1, 1)(array).astype(bool)
+    cells = np.where(nothing, np.nan, array.astype(object))
+    try:
+        numbers = cells.astype(np.float64)
+    except (OverflowError, TypeError, ValueError) as error:
+        row, column = next((i, j) for i, j in np.ndindex(cells.shape) if not _is_number(cells[[i], [j]]))
+        raise SchemaError(
+            f"Column 'x{column}' contains {cells[row, column]!r} in row {row}, which is not a number that an "
+            "array can store. Pass a data frame if columns are text or dates."
+        ) from error
+    _warn_of_rounding(cells, numbers)
+    return numbers
+
+
+def _warn_of_rounding(cells: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
+    """Warns of integers that change in double precision, as which arrays are returned."""
+    rows, columns = np.nonzero((numbers >= EXACT_INTEGERS) | (numbers <= -EXACT_INTEGERS))
+    changed = np.flatnonzero(np.frompyfunc(_is_rounded, 1, 1)(cells[rows, columns]))
+    if len(changed):
+        i, j = rows[changed[0]], columns[changed[0]]
+        warn_user(
+            f"Column 'x{j}' contains {cells[i, j]} in row {i}, which an array of numbers in double precision "
+            f"holds as {int(float(cells[i, j]))}. Pass a data frame to keep such integers."
+        )
+
+
+def _is_rounded(cell: Any) -> bool:
+    return isinstance(cell, int | np.integer) and int(cell) != int(float(cell))
+
+
+def _is_nothing(cell: Any) -> bool:
+    """Returns whether a cell is NA or NaT of any library; None and NaN become NaN in any case."""
+    return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
+
+
+def _is_number(cell: npt.NDArray[Any]) -> bool:
+    try:
+        cell.astype(np.float64)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return True
