@@ -256,9 +256,12 @@ def find_near_copies(columns: Sequence[Column], codes: Incomplete) -> list[NearC
     rows = codes[codes.chosen_rows(n_rows)]
     scaler = Standardizer.fit(rows)
     z = torch.where(rows.observed, (rows.x - scaler.loc) / scaler.scale, 0.0)
+    seen = rows.observed.double()
+    if not _correlated(z[:, numbers], seen[:, numbers]):
+        return []  # before values are sorted, which takes longer
     fine = [c for c in numbers if _step(z[rows.observed[:, c], c]) < 2 * NARROWEST]
     found = []
-    for target, sources in _correlated(z[:, fine], rows.observed[:, fine].double()).items():
+    for target, sources in _correlated(z[:, fine], seen[:, fine]).items():
         for source in sources:
             both = rows.observed[:, fine[target]] & rows.observed[:, fine[source]]
             copy = NearCopy.fit(z[both], scaler, fine[target], fine[source])
