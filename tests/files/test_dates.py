@@ -175,6 +175,37 @@ def test_the_schema_decides_whether_eight_digits_are_numbers(read):
     assert read(text.replace("20240301", "20240229"), date_order={"d": "ymd"}).columns["d"].kind == "date"
 
 
+def test_times_of_fourteen_digits_are_not_imputed(read):
+    file = read("t;x\n" + "".join(f"202401{1 + k:02d}{k:02d}3000;{k}\n" for k in range(20)) + ";3\n")
+    assert file.settings == {"t": {"fill": False}}
+    assert "contains dates that are stored as numbers, such as 20240101003000: not imputed" in file.notes[0]
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00", " +0200", " UTC", " GMT", " -05:30"])
+def test_times_with_zones_are_read_and_filled_in_their_zone(read, tmp_path, zone):
+    file = read("t;x\n" + "".join(f"2024-06-{k:02d} 10:15:00{zone};{k}\n" for k in range(1, 29)) + ";3\n")
+    times = file.table["t"].combine_chunks()
+    hours = {"+02:00": 8.25, " +0200": 8.25, " -05:30": 15.75}.get(zone, 10.25)
+    assert times[0].as_py().replace(tzinfo=None) == datetime.datetime(2024, 6, 1) + datetime.timedelta(
+        hours=hours
+    )
+    filled = file.table.set_column(0, "t", times.fill_null(times[2]))
+    write_tables([filled], str(tmp_path / "out.csv"), file)
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[1:-1] == (tmp_path / "in.csv").read_text().splitlines()[1:-1]
+    assert lines[-1] == f"2024-06-03 10:15:00{zone};3"
+
+
+def test_times_of_several_zones_are_filled_in_that_of_greenwich(read, tmp_path):
+    zones = [" +0100", " +0200"]
+    file = read(
+        "t;x\n" + "".join(f"2024-06-{k:02d} 10:15{zones[k % 2]};{k}\n" for k in range(1, 29)) + ";3\n"
+    )
+    times = file.table["t"].combine_chunks()
+    write_tables([file.table.set_column(0, "t", times.fill_null(times[0]))], str(tmp_path / "out.csv"), file)
+    assert (tmp_path / "out.csv").read_text().splitlines()[-1] == "2024-06-01 08:15+00:00;3"
+
+
 def test_dates_that_a_workbook_stores_as_numbers_are_not_imputed(tmp_path):
     rows = [[None if i == 3 else 20240110 + i, i % 4] for i in range(12)]
     (tmp_path / "in.xlsx").write_bytes(pack({"data": sheet([["d", "x"], *rows])}))

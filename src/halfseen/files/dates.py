@@ -49,10 +49,12 @@ _PATTERNS = {
 }
 _YEAR_FIRST = ("ymd", "digits")
 _ORDER_OF: dict[str, Order] = {"ymd": "ymd", "digits": "ymd", "day, name": "dmy", "name, day": "mdy"}
-_DIGITS = (
+_DAYS = (
     r"^(?:1[6-9]|2[01]|99)\d\d(?:(?:0[13578]|1[02])(?:0[1-9]|[12]\d|3[01])|"
-    rf"(?:0[469]|11)(?:0[1-9]|[12]\d|30)|02(?:0[1-9]|[12]\d))(?:{_TIME})"
+    r"(?:0[469]|11)(?:0[1-9]|[12]\d|30)|02(?:0[1-9]|[12]\d))"
 )
+_DIGITS = rf"{_DAYS}(?:{_TIME})"
+_STAMPS = rf"{_DAYS}(?:(?:[01]\d|2[0-3])(?:[0-5]\d){{1,2}})?$"
 NO_DATE = "00000000"
 """What stands for no date among dates of eight digits."""
 _DISTINCT, _MOST = 3, 0.9  # dates of eight digits, and their share among the cells; guesses
@@ -294,10 +296,18 @@ def are_digits(cells: pa.Array, least: int = _DISTINCT) -> bool:
     least : int
         The number of distinct dates that there must be.
     """
-    if not any_match(cells[:_HEAD], _DIGITS):
+    return _are_mostly(cells.filter(pc.not_equal(cells, NO_DATE)), _DIGITS, least)
+
+
+def are_stamps(cells: pa.Array) -> bool:
+    """Return whether whole numbers are dates, or dates with a time, such as 20240131 and 20240131093000."""
+    return _are_mostly(cells, _STAMPS, _DISTINCT)
+
+
+def _are_mostly(cells: pa.Array, pattern: str, least: int) -> bool:
+    if not any_match(cells[:_HEAD], pattern):
         return False
-    cells = cells.filter(pc.not_equal(cells, NO_DATE))
-    dates = cells.filter(pc.match_substring_regex(cells, _DIGITS))
+    dates = cells.filter(pc.match_substring_regex(cells, pattern))
     return len(dates) >= _MOST * len(cells) and len(dates.unique()) >= least
 
 

@@ -25,12 +25,14 @@ from halfseen.files.numbers import NumberFormat
 from halfseen.files.text_formats import APOSTROPHES, BLANKS
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_OF_ZERO = ("Z", "UTC", "GMT")  # zones without an offset
+_ZONES = r"(?:Z| ?(?:UTC|GMT)| ?[+-]\d\d:?\d\d)"
 _PATTERNS: dict[CellKind, str] = {
     "integer": r"^[+-]?\d+$",
     "float": rf"^[+-]?({_NUMBER}|(?i:inf|infinity))$",
     "boolean": r"^(?i:true|false)$",
     "date": r"^\d{4}-\d\d-\d\d$",
-    "timestamp": r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?$",
+    "timestamp": rf"^\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?{_ZONES}?$",
 }
 CODE = r"^[+-]?0\d"
 """The beginning of numbers that are codes."""
@@ -62,7 +64,7 @@ class Style:
     fraction : int
         Digits of the fraction of a second: 0, 3 or 6.
     zone : str
-        What follows a timestamp: nothing, ``Z`` or an offset.
+        What follows a timestamp: nothing, ``Z``, ``UTC`` or an offset, perhaps after a blank.
     number : NumberFormat or None
         Separators, currency and unit of numbers that are not plain.
     date : DateFormat or None
@@ -128,7 +130,10 @@ def _cast(trimmed: pa.Array, kind: CellKind) -> pa.Array:
     if kind == "date":
         return trimmed.cast(pa.date32())
     if kind == "timestamp":
-        zoned = any_match(trimmed.drop_null(), r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
+        zoned = any_match(trimmed.drop_null(), rf":\d\d(\.\d+)?{_ZONES}$")
+        if zoned:
+            trimmed = pc.replace_substring_regex(trimmed, " ?(UTC|GMT)$", "Z")
+            trimmed = pc.replace_substring_regex(trimmed, r" ([+-]\d\d:?\d\d)$", r"\1")
         return trimmed.cast(pa.timestamp("us", "UTC" if zoned else None))
     if kind == "integer":
         signed = any_match(trimmed, r"^\+")
@@ -198,7 +203,7 @@ def _timestamp_style(cells: list[str]) -> Style:
     first = max(cells, key=len)
     zones = {_zone(cell) for cell in cells}
     zone = zones.pop() if len(zones) == 1 else "+00:00"
-    clock = first.removesuffix(zone)[11:]
+    clock = first.removesuffix(_zone(first))[11:]
     digits = len(clock.partition(".")[2])
     fraction = 0 if digits == 0 else 3 if digits <= 3 else 6
     seconds = ":%S" if clock.count(":") > 1 else ""
@@ -207,7 +212,7 @@ def _timestamp_style(cells: list[str]) -> Style:
 
 def _zone(cell: str) -> str:
     clock = cell[11:]
-    start = next((place for place, letter in enumerate(clock) if letter in "Z+-"), len(clock))
+    start = next((place for place, letter in enumerate(clock) if letter in "Z+- UG"), len(clock))
     return clock[start:]
 
 
@@ -290,9 +295,10 @@ def _format_times(values: pa.Array, style: Style) -> pa.Array:
             pa.large_string()
         )
     stamps = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.timestamp("us"))
-    if style.zone not in ("", "Z"):
-        sign = -1 if style.zone[0] == "-" else 1
-        minutes = sign * (60 * int(style.zone[1:3]) + int(style.zone[-2:]))
+    zone = style.zone.strip()
+    if zone and zone not in _OF_ZERO:
+        sign = -1 if zone[0] == "-" else 1
+        minutes = sign * (60 * int(zone[1:3]) + int(zone[-2:]))
         stamps = pc.add(stamps, pa.scalar(minutes * 60_000_000, pa.duration("us")))
     unit = {0: "s", 3: "ms", 6: "us"}[style.fraction]
     stamps = pc.floor_temporal(stamps, unit={"s": "second", "ms": "millisecond", "us": "microsecond"}[unit])
@@ -307,7 +313,7 @@ _MAX_DECIMALS = 300  # the powers of ten that floating-point numbers have
 _MAX_GROUP_FROM = 20  # no 64-bit number has more digits
 _EXACT_INTEGERS = 2**53  # beyond, floating-point numbers do not represent all whole numbers
 _PATTERN = re.compile(r"%Y-%m-%d([T ]%H:%M(:%S)?)?")
-_ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)?")
+_ZONE = re.compile(rf"{_ZONES}?")
 _SWAPPED = str.maketrans(".,", ",.")
 
 

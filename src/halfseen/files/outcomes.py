@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.dates import ORDER_WORDS, ORDERS, Dates, Order, are_digits
+from halfseen.files.dates import ORDER_WORDS, ORDERS, Dates, Order, are_stamps
 from halfseen.files.distinct import CellKind, Mask, all_match, any_match, as_mask, most_frequent
 from halfseen.files.formats import CODE, Limit, Style, as_text, cast_cells, style_of
 from halfseen.files.missing_codes import (
@@ -200,7 +200,7 @@ def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
     No average of them is such a number, and floating-point numbers do not hold all of their digits. If each
     is repeated and none becomes equal to another one, they are levels.
     """
-    if draft.rules.wanted is None and are_digits(draft.trimmed.drop_null()):
+    if draft.rules.wanted is None and are_stamps(draft.trimmed.drop_null()):
         return _as_numbered_dates(draft, outcome)
     values = outcome.typed.drop_null().to_numpy(zero_copy_only=False)
     is_long = (values >= _LEAST_CODE) | (values <= -_LEAST_CODE)
@@ -221,11 +221,11 @@ def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
 
 
 def _as_numbered_dates(draft: Draft, outcome: Outcome) -> Outcome:
-    """Return dates that a workbook or JSON stores as whole numbers, such as 20240131, with a note on them."""
+    """Return dates that are stored as whole numbers, such as 20240131 in a workbook, with a note on them."""
     note = Note(
         f"column {draft.name!r} contains dates that are stored as numbers, such as "
         f"{outcome.typed.drop_null()[0]}: not imputed, because not every number between them is a date; "
-        "store them as dates",
+        "write them as 2024-01-31 or 2024-01-31 09:30:00",
         "harmful" if outcome.typed.null_count else "detail",
     )
     return replace(outcome, settings={"fill": False}, notes=(*outcome.notes, note))
