@@ -266,6 +266,8 @@ def test_questions_that_cannot_be_answered_are_refused(fitted):
         model.predict_new([1, 1], [3, 3])
     with pytest.raises(ValueError, match="1 ratings are outside"):
         model.predict_new([1], [30])
+    with pytest.raises(ValueError, match="The rating of item 2 is missing"):
+        model.predict_new([1, 2], [3, np.nan])
 
 
 @pytest.mark.parametrize(

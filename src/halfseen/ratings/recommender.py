@@ -335,6 +335,10 @@ class Recommender(Saveable, BaseEstimator):
             raise ValueError(f"Item {unknown!r} has no rating in fit. Leave it out, or fit again.")
         if len(np.unique(rated)) < len(rated):
             raise ValueError("An item has more than one rating. Keep one rating of each.")
+        empty = np.flatnonzero(np.isnan(given))
+        if len(empty):
+            item = np.asarray(items, dtype=object).reshape(-1)[empty[0]]
+            raise ValueError(f"The rating of item {item!r} is missing. Leave out items without a rating.")
         check_rating_range(given, self.rating_range_)
 
     @property
