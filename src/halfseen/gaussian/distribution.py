@@ -307,12 +307,17 @@ class Gaussian:
         x, normals : :math:`(*, N, D)`; leading axes are draws that share the pattern of their row.
         observed : :math:`(N, D)`
         """
+        return self._about(None if normals is None else self.unconditional(normals), x, observed, buckets)
+
+    def _about(
+        self, joint: Tensor | None, x: Tensor, observed: Tensor, buckets: Iterable[Bucket] | None
+    ) -> Tensor:
+        """Returns completed rows, which are their conditional means if there are no unconditional draws."""
         buckets = plan_buckets(observed) if buckets is None else buckets
         residual = x - self.loc
-        if normals is None:
+        if joint is None:
             completed = self._solve(residual.masked_fill_(~observed, 0.0), buckets)
         else:
-            joint = normals @ self.cholesky.T
             completed = self._solve((residual - joint).masked_fill_(~observed, 0.0), buckets).add_(joint)
         return torch.where(observed, x, completed.add_(self.loc))
 

@@ -106,15 +106,10 @@ class LowRankGaussian(Gaussian):
         parts = [self.factors(part, products)[2] for part in batch.chunks(self.block_rows)]
         return torch.cat(parts) if parts else batch.x.new_zeros(0)
 
-    def complete(
-        self,
-        x: Tensor,
-        observed: Tensor,
-        normals: Tensor | None = None,
-        buckets: Iterable[Bucket] | None = None,
+    def _about(
+        self, joint: Tensor | None, x: Tensor, observed: Tensor, buckets: Iterable[Bucket] | None
     ) -> Tensor:
-        """Returns rows (*, N, D) with the missing cells drawn given the observed ones; see `Gaussian`."""
-        joint = torch.zeros_like(x) if normals is None else self.unconditional(normals)
+        joint = torch.zeros_like(x) if joint is None else joint
         residual = torch.where(observed, x - self.loc - joint, 0.0)
         right, products = residual @ self.weighted, self.products()
         factors = torch.empty_like(right)  # (*, N, K)

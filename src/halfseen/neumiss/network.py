@@ -408,13 +408,11 @@ class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NeuMissNetworkBase)
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(400, 2))
-    >>> y = X[:, 0] + X[:, 1] > 0
-    >>> X[rng.random(X.shape) < 0.2] = np.nan
-    >>> model = NeuMissNetworkClassifier(max_epochs=10, random_state=0).fit(X, y)
-    >>> bool(model.score(X, y) > 0.8)
+    >>> from halfseen.datasets import load_penguins
+    >>> penguins = load_penguins("pandas")
+    >>> inputs = penguins[["bill_length_mm", "bill_depth_mm", "flipper_length_mm"]]
+    >>> model = NeuMissNetworkClassifier(max_epochs=30, random_state=0).fit(inputs, penguins["species"])
+    >>> bool(model.score(inputs, penguins["species"]) > 0.9)
     True
     """
 
