@@ -210,5 +210,9 @@ def test_dates_that_a_workbook_stores_as_numbers_are_not_imputed(tmp_path):
     rows = [[None if i == 3 else 20240110 + i, i % 4] for i in range(12)]
     (tmp_path / "in.xlsx").write_bytes(pack({"data": sheet([["d", "x"], *rows])}))
     file = read_table(str(tmp_path / "in.xlsx"))
+    pyarrow.parquet.write_table(file.table, tmp_path / "in.parquet")
+    typed = read_table(str(tmp_path / "in.parquet"))
+    assert (typed.settings, typed.notes) == (file.settings, file.notes)
+    assert read_table(str(tmp_path / "in.parquet"), schema={"d": "count"}).notes == ()
     assert file.settings == {"d": {"fill": False}}
     assert "contains dates that are stored as numbers, such as 20240110: not imputed" in file.notes[0]

@@ -58,7 +58,8 @@ _STAMPS = rf"{_DAYS}(?:(?:[01]\d|2[0-3])(?:[0-5]\d){{1,2}})?$"
 NO_DATE = "00000000"
 """What stands for no date among dates of eight digits."""
 _DISTINCT, _MOST = 3, 0.9  # dates of eight digits, and their share among the cells; guesses
-_HEAD = 100
+HEAD = 100
+"""Cells at the beginning of a column that are looked at before all of them; a guess."""
 _MAX_LAYOUTS = 5  # of one column; a bound on the time, as more than two are hardly ever seen
 
 
@@ -299,13 +300,13 @@ def are_digits(cells: pa.Array, least: int = _DISTINCT) -> bool:
     return _are_mostly(cells.filter(pc.not_equal(cells, NO_DATE)), _DIGITS, least)
 
 
-def are_stamps(cells: pa.Array) -> bool:
+def are_stamps(cells: pa.Array, least: int = _DISTINCT) -> bool:
     """Return whether whole numbers are dates, or dates with a time, such as 20240131 and 20240131093000."""
-    return _are_mostly(cells, _STAMPS, _DISTINCT)
+    return _are_mostly(cells, _STAMPS, least)
 
 
 def _are_mostly(cells: pa.Array, pattern: str, least: int) -> bool:
-    if not any_match(cells[:_HEAD], pattern):
+    if not any_match(cells[:HEAD], pattern):
         return False
     dates = cells.filter(pc.match_substring_regex(cells, pattern))
     return len(dates) >= _MOST * len(cells) and len(dates.unique()) >= least

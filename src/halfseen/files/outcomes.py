@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.dates import ORDER_WORDS, ORDERS, Dates, Order, are_stamps
+from halfseen.files.dates import HEAD, ORDER_WORDS, ORDERS, Dates, Order, are_stamps
 from halfseen.files.distinct import CellKind, Mask, all_match, any_match, as_mask, most_frequent
 from halfseen.files.formats import CODE, Limit, Style, as_text, cast_cells, style_of
 from halfseen.files.missing_codes import (
@@ -200,8 +200,8 @@ def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
     No average of them is such a number, and floating-point numbers do not hold all of their digits. If each
     is repeated and none becomes equal to another one, they are levels.
     """
-    if draft.rules.wanted is None and are_stamps(draft.trimmed.drop_null()):
-        return _as_numbered_dates(draft, outcome)
+    if draft.rules.wanted is None and (note := find_numbered_dates(draft.name, outcome.typed)) is not None:
+        return replace(outcome, settings={"fill": False}, notes=(*outcome.notes, note))
     values = outcome.typed.drop_null().to_numpy(zero_copy_only=False)
     is_long = (values >= _LEAST_CODE) | (values <= -_LEAST_CODE)
     n_long = int(is_long.sum())
@@ -220,15 +220,20 @@ def _as_codes(draft: Draft, outcome: Outcome) -> Outcome:
     return replace(outcome, settings=settings, notes=(*outcome.notes, note))
 
 
-def _as_numbered_dates(draft: Draft, outcome: Outcome) -> Outcome:
-    """Return dates that are stored as whole numbers, such as 20240131 in a workbook, with a note on them."""
-    note = Note(
-        f"column {draft.name!r} contains dates that are stored as numbers, such as "
-        f"{outcome.typed.drop_null()[0]}: not imputed, because not every number between them is a date; "
-        "write them as 2024-01-31 or 2024-01-31 09:30:00",
-        "harmful" if outcome.typed.null_count else "detail",
+def find_numbered_dates(name: str, cells: pa.Array) -> Note | None:
+    """Return a note if whole numbers are dates, such as 20240131 or 20240131093000; None otherwise.
+
+    The first cells are looked at before all of them.
+    """
+    observed = cells.drop_null()
+    head = observed[:HEAD].cast(pa.large_string())
+    if not are_stamps(head, 1) or not are_stamps(observed.cast(pa.large_string())):
+        return None
+    return Note(
+        f"column {name!r} contains dates that are stored as numbers, such as {observed[0]}: not imputed, "
+        "because not every number between them is a date; write them as 2024-01-31 or 2024-01-31 09:30:00",
+        "harmful" if cells.null_count else "detail",
     )
-    return replace(outcome, settings={"fill": False}, notes=(*outcome.notes, note))
 
 
 def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:

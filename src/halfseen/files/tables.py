@@ -19,11 +19,12 @@ from halfseen.files.dialect import Dialect
 from halfseen.files.expansion import Expansion, check_parquet, check_values, read_arrow, unpack_gzip
 from halfseen.files.json_lines import parse_json_lines, read_json_columns
 from halfseen.files.missing_codes import blank_codes, hide_placeholders, spell_nulls
-from halfseen.files.outcomes import describe_outcomes
+from halfseen.files.outcomes import describe_outcomes, find_numbered_dates
 from halfseen.files.recognition import read_columns
-from halfseen.files.rules import DEFAULT_NULLS, Given, TrainingRules, make_rules, merge_settings
+from halfseen.files.rules import DEFAULT_NULLS, Given, Rules, TrainingRules, make_rules, merge_settings
 from halfseen.files.spreadsheet import SheetTable, parse_spreadsheet
 from halfseen.files.table_file import Backend, CellTexts, Format, TableFile, check_backend, check_names
+from halfseen.words import Note
 
 
 def read_binary(data: bytes, kind: Format, bound: Expansion) -> pa.Table:
@@ -379,16 +380,28 @@ def _read_typed(data: bytes, bound: Expansion, kind: Format, given: dict[str, An
     check_names(table.column_names, bound.source)
     rules = make_rules(table.column_names, **given | {"default_nulls": False})
     table, placeholders, notes = hide_placeholders(blank_codes(table, rules), rules)
+    dates = _find_numbered_dates(table, rules)
     return TableFile(
         table,
         bound.source,
         kind,
-        notes=(*rules.notes, *notes),
-        settings=merge_settings({}, given["schema"]),
+        notes=(*rules.notes, *notes, *dates.values()),
+        settings=merge_settings({name: {"fill": False} for name in dates}, given["schema"]),
         rules=rules,
         kept={name: cells.is_valid() for name, cells in placeholders.items()},
         placeholders=placeholders,
     )
+
+
+def _find_numbered_dates(table: pa.Table, rules: Rules) -> dict[str, Note]:
+    """Return notes on the columns of whole numbers that are dates, unless the user says what they are."""
+    whole = [
+        name
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if pa.types.is_integer(column.type) and rules.of(name).wanted is None
+    ]
+    found = {name: find_numbered_dates(name, table[name].combine_chunks()) for name in whole}
+    return {name: note for name, note in found.items() if note is not None}
 
 
 def _read_cells(
