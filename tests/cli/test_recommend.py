@@ -122,6 +122,25 @@ def test_a_file_without_a_header_is_refused(run, tmp_path):
     assert "header" in err
 
 
+def test_identifiers_of_a_file_have_the_type_of_those_of_the_model(run, ratings, tmp_path):
+    saved, pairs, out = tmp_path / "m.halfseen", tmp_path / "pairs.csv", tmp_path / "out.csv"
+    with_text = tmp_path / "text.csv"
+    with_text.write_text(ratings.read_text() + "anna,i1,5\n")
+    code, _, err = run("fit", with_text, "--recommender", "matrix-factorisation", "--save-model", saved)
+    assert code == 0, err
+    pairs.write_text("user,item\n7,i1\n8,i2\n")
+    code, _, err = run("predict", saved, pairs, "-o", out)
+    assert code == 0, err
+    assert "without ratings in the training" not in err
+    saved.unlink()
+    code, _, err = run("fit", ratings, "--recommender", "matrix-factorisation", "--save-model", saved)
+    assert code == 0, err
+    pairs.write_text("user,item\n7,i1\nanna,i2\n")
+    code, _, err = run("predict", saved, pairs, "-o", out, "--overwrite")
+    assert code == 0, err
+    assert "1 rows with a user without ratings in the training" in err
+
+
 def test_ratings_are_fitted_and_predicted_as_files(run, ratings, tmp_path):
     saved, pairs, out = tmp_path / "m.halfseen", tmp_path / "pairs.csv", tmp_path / "out.csv"
     code, _, err = run("fit", ratings, "--recommender", "matrix-factorisation", "--save-model", saved)

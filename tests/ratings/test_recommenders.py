@@ -158,6 +158,19 @@ def test_text_and_whole_floats_are_identifiers(quick):
     np.testing.assert_array_equal(text.predict("u101", np.arange(10)), expected)
 
 
+def test_identifiers_of_another_type_do_not_count_as_unknown(quick):
+    make, ratings, _ = quick
+    model = make().fit(ratings.assign(item=ratings["item"].astype(str)))
+    for wrong, message in (
+        (lambda: model.predict("101", "1"), "There is no user '101' in fit, but 101: convert its type"),
+        (lambda: model.predict(101, 1), "There is no item 1 in fit, but '1': convert its type"),
+        (lambda: model.predict_new(["1", 2], [3, 3]), "There is no item 2 in fit, but '2'"),
+        (lambda: model.recommend("101"), "There is no user '101' in fit, but 101"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
 @pytest.mark.parametrize(("n_ratings", "expected"), [(40, 0), (1_000, 50), (300_000, 10_000)])
 def test_a_share_of_the_ratings_is_held_out_but_not_more_than_are_needed(n_ratings, expected):
     starts = torch.tensor([0, n_ratings], dtype=torch.int32)

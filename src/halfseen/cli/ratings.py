@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 import halfseen
@@ -87,13 +88,13 @@ def fit_recommender(
 def predict_pairs(model: Recommender, file: TableFile, reporter: Reporter) -> pa.Array:
     """Return the predicted rating of each row, a pair of a user and an item; note which are unknown."""
     try:
-        users, items = (_identifiers(file.table, what) for what in ("user", "item"))
+        known = {"user": model.users_, "item": model.items_}
+        users, items = (_identifiers(file.table, what, known[what]) for what in known)
         predicted = model.predict(users, items)
     except ValueError as error:
         raise TableError(f"{file.source}: {error}") from error
-    for what, known in {"user": model.users_, "item": model.items_}.items():
-        asked = users if what == "user" else items
-        n_unknown = len(asked) - int(np.isin(np.array(asked), known).sum())
+    for what, asked in {"user": users, "item": items}.items():
+        n_unknown = len(asked) - int(np.isin(np.array(asked), known[what]).sum())
         if n_unknown:
             words = {"user": "a user", "item": "an item"}[what]
             reporter.note(
@@ -103,8 +104,11 @@ def predict_pairs(model: Recommender, file: TableFile, reporter: Reporter) -> pa
     return pa.array(predicted)
 
 
-def _identifiers(table: pa.Table, what: str) -> list[Any]:
-    values: list[Any] = table.column(find_column(table.column_names, what)).to_pylist()
+def _identifiers(table: pa.Table, what: str, known: npt.NDArray[Any]) -> list[Any]:
+    """Return the identifiers of rows, with the type of known ones that are written in the same way."""
+    by_text = {str(value): value for value in known.tolist()}
+    column = table.column(find_column(table.column_names, what)).to_pylist()
+    values: list[Any] = [by_text.get(str(value), value) for value in column]
     return values
 
 

@@ -173,9 +173,17 @@ class Identifiers:
         return {value: position for position, value in enumerate(self.values)}
 
     def positions(self, asked: Any) -> Positions:
-        """Returns the position of each identifier; -1 for those that were not in `fit`."""
-        found = [self._position.get(value, -1) for value in read_identifiers(asked, self.what)]
-        return np.array(found, dtype=np.int64)
+        """Returns the position of each identifier; -1 for those that were not in `fit`.
+
+        Raises a ValueError for the text of a whole number that was in `fit`, or the reverse.
+        """
+        identifiers = read_identifiers(asked, self.what)
+        kind = str if isinstance(self.values[0], str) else int
+        for one in (other for other in identifiers if not isinstance(other, kind)):
+            twin = str(one) if kind is str else int(one) if str(one).isdecimal() else None
+            if twin in self._position and str(twin) == str(one):  # not so "007"
+                raise ValueError(f"There is no {self.what} {one!r} in fit, but {twin!r}: convert its type.")
+        return np.array([self._position.get(one, -1) for one in identifiers], dtype=np.int64)
 
     def array(self) -> npt.NDArray[Any]:
         """Returns the identifiers as an array, of int64 or of text."""
