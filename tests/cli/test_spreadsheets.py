@@ -494,6 +494,30 @@ def test_totals_and_remarks_below_a_table_are_kept_and_not_read(tmp_path, end, s
     assert values_of(target) == expected
 
 
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [
+        ([None, "Pressure", None], ["patient", "systolic", "diastolic"]),
+        (["patient", "Pressure", None], [None, "systolic", "diastolic"]),
+    ],
+)
+def test_names_of_groups_of_columns_are_kept_and_not_read(tmp_path, groups, names):
+    records = [[f"P{i}", 100 + i, None if i == 3 else 60 + i] for i in range(20)]
+    source, target = copy(tmp_path, pack({"data": sheet([groups, names, *records])}))
+    file = read_table(source)
+    assert file.table.column_names == ["patient", "systolic", "diastolic"]
+    assert file.table.num_rows == 20
+    expected = values_of(source)
+    expected[5][2] = 79
+    assert values_of(target) == expected
+
+
+def test_a_first_record_of_words_is_a_record(tmp_path):
+    records = [["P", "new", "old"], *([f"P{i}", i, 2 * i] for i in range(20))]
+    file = read_table(save(tmp_path, pack({"data": sheet([["patient", "x", "y"], *records])})))
+    assert file.table.num_rows == 21
+
+
 def test_totals_between_records_are_kept_and_not_read(tmp_path):
     groups = {name: [[name, i, None if i == 3 else i / 2] for i in range(10)] for name in "abc"}
     rows = [row for name, group in groups.items() for row in [*group, [f"{name} Total", 45, 99.5]]]

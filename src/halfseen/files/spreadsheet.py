@@ -265,6 +265,7 @@ def _spell_clock(days: Floats) -> pa.Array:
 
 # -------------------------------------------------------------------------------------- the table of a sheet
 
+_FEWEST = 4  # rows by which a row of numbers is told from names; a guess
 _FIRST_ROWS = 50  # which show whether a sheet holds a table, and where its header is
 _SPARSE, _SMALL = 1000, 1_000_000
 """A table of more than a million cells, a thousand for each that is stored, is not one: a guess, far off."""
@@ -348,12 +349,14 @@ def parse_spreadsheet(
     if len(cells.rows) == 0:
         raise TableError(f"{where} is empty")
     header_row = _find_header(cells.rows, cells.kinds == TEXT)
+    above = _names_above(cells, header_row)
+    header_row += bool(above)
     if header_row > cells.rows[0]:
         text = f"the rows above row {header_row} of sheet {sheet.title!r} are not part of the table: not read"
         notes.append(Note(text, "detail"))
     cells = cells.where(cells.rows >= header_row)
     refuse_without_results(cells, where)
-    table, columns, kinds = _arrange(cells, header_row, where, bound)
+    table, columns, kinds = _arrange(cells, header_row, above, where, bound)
     check_names(table.column_names, source)
     fixed = _find_fixed(cells, header_row, table.num_rows, columns)
     aside, said = find_totals_and_end(table, header_row + 1)
@@ -453,8 +456,28 @@ def _find_header(rows: Integers, texts: Mask) -> int:
     return first if 2 * (texts & there).sum() > there.sum() else int(numbers[0])
 
 
+def _names_above(cells: SheetCells, header_row: int) -> dict[int, str]:
+    """Return the names of a row that names groups of columns, by columns; empty if the row names columns.
+
+    The row below it has a different name for each of several columns, of which two at least are numbers; one
+    of them has nothing in the upper row, where the cells of a group are merged.
+    """
+    upper, lower = cells.rows == header_row, cells.rows == header_row + 1
+    names, body = cells.texts.filter(pa.array(lower)), cells.where(cells.rows > header_row + 1)
+    if not lower.any() or (cells.kinds[upper | lower] != TEXT).any() or len(names.unique()) < len(names):
+        return {}
+    above, below = cells.columns[upper], cells.columns[lower]
+    counts = np.bincount(body.columns, minlength=int(cells.columns.max()) + 1)
+    n_numbers = np.bincount(body.columns[body.kinds == NUMBER], minlength=len(counts))
+    numbers = below[2 * n_numbers[below] > counts[below]]
+    named = np.isin(np.unique(cells.columns), np.concatenate([above, below])).all()
+    if not named or len(numbers) < 2 or np.isin(numbers, above).all() or len(np.unique(body.rows)) < _FEWEST:
+        return {}
+    return dict(zip(above.tolist(), cells.texts.filter(pa.array(upper)).to_pylist(), strict=True))
+
+
 def _arrange(
-    cells: SheetCells, header_row: int, where: str, bound: Expansion
+    cells: SheetCells, header_row: int, above: dict[int, str], where: str, bound: Expansion
 ) -> tuple[pa.Table, dict[str, int], dict[str, np.ndarray]]:
     """Return the texts, the columns of the sheet and the kinds of cells, by the names of the columns."""
     is_name = cells.rows == header_row
@@ -469,7 +492,7 @@ def _arrange(
             f"{len(cells.rows):,} cells are filled; delete what does not belong to it, such as cell {last}"
         )
     check_cells(n_rows, len(used), bound)
-    texts = dict(zip(header.columns.tolist(), header.texts.to_pylist(), strict=True))
+    texts = above | dict(zip(header.columns.tolist(), header.texts.to_pylist(), strict=True))
     arrays, columns, kinds = [], {}, {}
     order = np.argsort(body.columns, kind="stable")
     starts = np.searchsorted(body.columns[order], [*used, used[-1] + 1])
