@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import softmax
+from scipy.special import logit, softmax
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from tolerances import EXACT
 
@@ -28,7 +28,7 @@ def rival(kind):
 
 
 def test_the_predictions_are_those_of_the_trees_of_scikit_learn():
-    X, y = make_rows()
+    X, y = make_rows(90)  # too few for early stopping
     ours = BoostingRegressor(**SETTINGS, random_state=0).fit(X, y)
     theirs = rival(HistGradientBoostingRegressor).fit(X, y)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=EXACT)
@@ -37,7 +37,7 @@ def test_the_predictions_are_those_of_the_trees_of_scikit_learn():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_probabilities_are_those_of_the_trees_of_scikit_learn(n_classes):
-    X, y = make_rows()
+    X, y = make_rows(90)
     labels = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_classes + 1)[1:-1]))
     ours = BoostingClassifier(**SETTINGS, random_state=0).fit(X, labels)
     theirs = rival(HistGradientBoostingClassifier).fit(X, labels)
@@ -45,7 +45,7 @@ def test_the_probabilities_are_those_of_the_trees_of_scikit_learn(n_classes):
 
 
 def test_forests_whose_splits_draw_columns_are_averaged_without_early_stopping():
-    X, y = make_rows()
+    X, y = make_rows(90)
     seeds = [0, *(int(np.random.default_rng([0, place]).integers(2**31)) for place in range(1, 5))]
     settings = SETTINGS | {"max_features": 0.5}
     kind = HistGradientBoostingRegressor
@@ -58,17 +58,38 @@ def test_forests_whose_splits_draw_columns_are_averaged_without_early_stopping()
     np.testing.assert_allclose(ours.predict(X), np.mean(theirs, axis=0), rtol=EXACT)
 
 
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_forests_of_small_tables_have_the_number_of_trees_that_is_best_for_all_held_out_rows(n_classes):
+    X, y = make_rows(200)
+    y = (y > 0).astype(int) if n_classes else y
+    seeds = [0, *(int(np.random.default_rng([0, place]).integers(2**31)) for place in range(1, 5))]
+    settings = SETTINGS | {"max_iter": 40, "max_features": 0.5, "l2_regularization": 1.0}
+    settings |= {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": 40, "tol": 0.0}
+    kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
+    theirs = [kind(**settings, random_state=seed).fit(X, y) for seed in seeds]
+    n_trees = int(np.mean([one.validation_score_ for one in theirs], axis=0).argmax())
+    assert 1 < n_trees < 40
+    ours = (BoostingClassifier if n_classes else BoostingRegressor)(
+        **SETTINGS | {"max_iter": 40, "max_features": 0.5}, random_state=0
+    ).fit(X, y)
+    assert ours.n_iter_ == 5 * n_trees
+    steps = "staged_decision_function" if n_classes else "staged_predict"
+    scores = np.mean([list(getattr(one, steps)(X))[n_trees - 1] for one in theirs], axis=0).ravel()
+    found = logit(ours.predict_proba(X)[:, 1]) if n_classes else ours.predict(X)
+    np.testing.assert_allclose(found, scores, rtol=1e-6)
+
+
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_with_early_stopping_the_mean_of_several_forests_of_scikit_learn_predicts(n_classes, monkeypatch):
     monkeypatch.setattr(boosting, "N_FORESTS", 3)
     X, y = make_rows(600)
-    settings = SETTINGS | {"max_iter": 40}
+    settings = SETTINGS | {"max_iter": 80}
     seeds = [0, *(int(np.random.default_rng([0, place]).integers(2**31)) for place in (1, 2))]
     kind, y = (HistGradientBoostingClassifier, np.digitize(y, [0, 1])) if n_classes else (
         HistGradientBoostingRegressor, y
     )  # fmt: skip
     theirs = [
-        kind(**settings, l2_regularization=1.0, early_stopping=True, n_iter_no_change=6, random_state=seed)
+        kind(**settings, l2_regularization=1.0, early_stopping=True, n_iter_no_change=15, random_state=seed)
         for seed in seeds
     ]
     theirs = [one.fit(X, y) for one in theirs]

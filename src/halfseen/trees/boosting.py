@@ -179,10 +179,11 @@ class BoostingRegressor(EqualWidthRegressor, _Boosting):
     inputs by the mean of the target of each level, shrunk towards that of all rows and learned without the
     row itself. The trees are grown by scikit-learn's histogram
     gradient boosting and stored as arrays. Each split considers half of the columns, drawn at random, so that
-    trees differ. From 400 rows on, growth stops early by a tenth of the rows that is held out. What these
-    rows would have taught, and the chance by which they stop growth, would cost accuracy, so up to 10,000
-    rows five forests are grown, each with other columns drawn and other rows held out, and their mean
-    predicts.
+    trees differ, and growth stops early by rows that are held out. What these rows would have taught, and the
+    chance by which they stop growth, would cost accuracy, so up to 10,000 rows five forests are grown, each
+    with other columns drawn and other rows held out, and their mean predicts. Below 400 rows, where a forest
+    holds out few, all have the number of trees that is best for the held-out rows of all of them together;
+    below 100 rows growth does not stop early, and there are at most 30 trees in a forest.
 
     Attributes
     ----------

@@ -18,6 +18,10 @@ SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stoppin
 FEW_ITERATIONS = 30  # of trees that are grown without early stopping
 MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iteration, there are fewer
 VALIDATION_SHARE = 0.1  # of the rows, held out for early stopping
+PATIENCE = 6  # iterations without a lower loss of held-out rows after which trees stop growing
+LONGER_PATIENCE = 15  # of several forests, whose mean overfits less; 6 and 30 are worse on development tables
+SMALLEST_COMMON = 100  # rows from which several forests of a small table have a common number of trees
+COMMON_SHARE = 0.2  # of these rows, held out by each forest
 
 
 class _FittedInThreads:
@@ -72,7 +76,8 @@ class Growth:
     n_forests : int, default=1
         How many times trees are grown, each time with other rows held out for early stopping and other
         features drawn. Their mean predicts. Without both, trees are grown once, because they would be the
-        same each time.
+        same each time. In small tables, where few rows are held out, all forests have the number of trees
+        that is best for the held-out rows of all of them together.
     max_features : float, default=1
         As in scikit-learn: the share of the features among which each split is found.
     """
@@ -93,7 +98,7 @@ class Growth:
         if not self._can_split(len(X)):
             return Forest.empty(), np.array([np.average(y, weights=weight)])
         columns = _Columns.of(X, categorical)
-        stops = len(X) >= SMALLEST_VALIDATION
+        stops = len(X) >= self._smallest
         booster = BoostedRegressor(**self._settings(columns, 1, stops), tol=0.0)
         # scikit-learn computes gradients in single precision, and its `tol` is in the squared unit of y:
         # trees must not depend on that unit, and a power of two changes no digit
@@ -115,8 +120,9 @@ class Growth:
             logs = np.log(counts / counts.sum())
             return Forest.empty(), np.diff(logs) if n_classes == 2 else logs - logs.mean()
         columns = _Columns.of(X, categorical)
-        rarest, n_held = np.bincount(place).min(), int(VALIDATION_SHARE * len(X))
-        stops = len(X) >= SMALLEST_VALIDATION and rarest > 1 and n_held >= n_classes  # in both parts
+        share = COMMON_SHARE if self._has_common(len(X)) else VALIDATION_SHARE
+        rarest, n_held = np.bincount(place).min(), int(share * len(X))
+        stops = len(X) >= self._smallest and rarest > 1 and n_held >= n_classes  # in both parts
         booster = BoostedClassifier(**self._settings(columns, n_classes, stops))
         return self._grown(booster, columns, y, weight)
 
@@ -124,7 +130,17 @@ class Growth:
         """Whether a tree can have two leaves; trees of one leaf add nothing to the constants."""
         return n_rows >= 2 * self.min_samples_leaf
 
+    @property
+    def _smallest(self) -> int:
+        """The number of rows from which rows are held out to find the number of trees."""
+        return SMALLEST_COMMON if self.n_forests > 1 else SMALLEST_VALIDATION
+
+    def _has_common(self, n_rows: int) -> bool:
+        """Whether several forests of a small table have a common number of trees."""
+        return self.n_forests > 1 and n_rows < SMALLEST_VALIDATION
+
     def _settings(self, columns: "_Columns", n_classes: int, stops: bool) -> dict[str, object]:
+        common = self._has_common(len(columns.X))
         most = self.max_iter if stops else min(self.max_iter, FEW_ITERATIONS)
         return {
             "max_iter": max(1, min(most, MAX_CLASS_TREES // (n_classes if n_classes > 2 else 1))),
@@ -135,8 +151,12 @@ class Growth:
             "max_features": self.max_features,
             "categorical_features": columns.is_categorical if columns.is_categorical.any() else None,
             "early_stopping": stops,
-            "validation_fraction": VALIDATION_SHARE,
-            "n_iter_no_change": 6,
+            "validation_fraction": COMMON_SHARE if common else VALIDATION_SHARE,
+            "n_iter_no_change": self.max_iter
+            if common
+            else LONGER_PATIENCE
+            if self.n_forests > 1
+            else PATIENCE,
         }
 
     def _grown(
@@ -144,16 +164,19 @@ class Growth:
     ) -> tuple[Forest, Floats]:
         """Returns the trees of all forests, whose sum is the mean of the forests, and the mean constants."""
         n_forests = self.n_forests if booster.early_stopping or self.max_features < 1 else 1
-        forests: list[Forest] = []
-        constants = []
+        grown: list[list[list[Forest]]] = []  # of each forest, iteration and class
+        constants, scores = [], []
         for place in range(n_forests):
             seed = np.random.default_rng([self.seed, place]).integers(2**31) if place else self.seed % 2**31
             with one_openmp_thread():
                 booster.set_params(random_state=int(seed)).fit(columns.X, y, sample_weight=weight)
-            forests.extend(
-                self._as_forest(tree, columns) for several in booster._predictors for tree in several
-            )
+            grown.append([[self._as_forest(tree, columns) for tree in many] for many in booster._predictors])
             constants.append(np.ravel(booster._baseline_prediction).astype(np.float64))
+            scores.append(booster.validation_score_)
+        if booster.early_stopping and self._has_common(len(columns.X)):
+            n_common = int(np.mean(scores, axis=0).argmax())
+            grown = [iterations[:n_common] for iterations in grown]
+        forests = [tree for iterations in grown for many in iterations for tree in many]
         joined = Forest.joined(forests)
         return replace(joined, value=joined.value / n_forests), np.mean(constants, axis=0)
 
