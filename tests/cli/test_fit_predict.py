@@ -293,7 +293,7 @@ def test_predictors_are_compared_and_the_answer_is_in_words(call, training, tmp_
     assert code == 0, err
     assert "Predicting kind (classification): mean and 95% CI over 2 repetitions of 3 folds" in out
     assert "predicts best: log-loss" in out
-    assert "The average consists of " in out
+    assert "The average gives all weight to boosting" in out
     assert "Scores are means over 2 repetitions of 3-fold cross-validation." in out
     content = json.loads((tmp_path / "c.json").read_text())
     assert content["n_repeats"] == 2

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from halfseen._arrays import Floats, Integers
 from halfseen._random import seed_from
@@ -139,7 +140,8 @@ def _deviations(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> F
 
 
 def _weigh(deviations: Floats, target: Target) -> Floats:
-    return weigh_numbers(deviations) if target.task == "regression" else weigh_classes(deviations)
+    with threadpool_limits(1):  # sums of other threads would change the last digits
+        return weigh_numbers(deviations) if target.task == "regression" else weigh_classes(deviations)
 
 
 MAX_REPEATS = 5
