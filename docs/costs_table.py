@@ -11,18 +11,22 @@ TASKS = {
 }
 """The tasks of `benchmarks/scale.py` with all and with a tenth of the rows, by what they are called here."""
 
+FEWEST_DESCRIBED = 200_000
+"""Rows up to which a table is described in memory, so that a further row costs something else."""
+
 CELLS = 12_000_000_000  # of the tables to which costs are extrapolated, about
 
 
 def costs_table(runs: list[dict[str, Any]]) -> str:
-    """Return the processor time and memory of each task of some runs, and hours for a larger table."""
+    """Return the time and memory of each task of some runs, hours for a larger table, and ratios."""
     heads = ["columns", "task", "rows", "processor seconds", "for a further million rows", "memory, GB"]
     lines = [[*heads, "rows of a large table", "processor hours for it"], ["---"] * (len(heads) + 2)]
     for run in runs:
         rows, few = run["rows"], max(1, run["rows"] // 10)
         large = large_rows(run["columns"])
         for name, (task, of_few) in TASKS.items():
-            if {task, of_few} <= run["tasks"].keys():
+            in_memory = name == "describing" and rows <= FEWEST_DESCRIBED
+            if {task, of_few} <= run["tasks"].keys() and not in_memory:
                 all_of, some = run["tasks"][task], run["tasks"][of_few]
                 million = (all_of["cpu_seconds"] - some["cpu_seconds"]) / (rows - few) * 1e6
                 measured = [f"{all_of['cpu_seconds']:.1f}", f"{million:.2f}", f"{all_of['largest_GB']:.2f}"]
@@ -34,7 +38,13 @@ def costs_table(runs: list[dict[str, Any]]) -> str:
         "the measured ones, by the difference between all and a tenth of the rows, and that files are read "
         f"and written as fast as here. Measured by `python benchmarks/scale.py` at {', '.join(commits)}."
     )
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", said])
+    limits = {name: limit for run in runs for name, limit in run["limits"].items()}
+    ratios = [["ratio", "rows", "found", "goal, at most"], ["---"] * 4]
+    for run in runs:
+        for name, found in run["judged"].items():
+            ratios.append([name, f"{run['rows']:,}", f"{found:.2f}", f"{limits[name]:g}"])
+    made = ("\n".join(f"| {' | '.join(line)} |" for line in table) for table in (lines, ratios))
+    return "\n\n".join([*made, said])
 
 
 def large_rows(n_columns: int) -> int:
