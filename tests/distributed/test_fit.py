@@ -17,7 +17,7 @@ from tolerances import EXACT
 import halfseen
 from halfseen import distributed
 from halfseen.base.catalogue import CATALOGUE
-from halfseen.base.table import TableEstimator
+from halfseen.base.table import EncodedRows, TableEstimator
 from halfseen.circuits.fitting import fit_by_em
 from halfseen.data import incomplete as blocks
 from halfseen.distributed.engines import PassesByEngine, find_engine
@@ -179,6 +179,17 @@ def test_too_many_patterns_leave_the_fit_to_the_chosen_rows(files, tmp_path, mon
     assert imputer.rows_used_["parameters"] == imputer.rows_used_["sample"] < N
     some = halfseen.GaussianImputer(random_state=0).fit(halfseen.scan(one).sample(1000))
     assert torch.equal(imputer.model_.gaussian.covariance, some.model_.gaussian.covariance)
+
+
+def test_moments_of_too_many_patterns_are_not_computed(files, monkeypatch):
+    """They would take gigabytes for a block of a table of 200 columns, whose rows hardly share patterns."""
+    table, one, _ = files
+    imputer = halfseen.GaussianImputer(random_state=0).fit(table)
+    rows = EncodedRows.of(imputer, halfseen.scan(one), imputer.model_.features)
+    monkeypatch.setattr(gaussian_imputer, "MOST_MOMENTS", 20)
+    monkeypatch.setattr(PatternMoments, "of", None)
+    with pytest.raises(gaussian_imputer.ManyPatternsError):
+        gaussian_imputer.moments_of_run(gaussian_imputer._PatternJob(rows), 0, N)
 
 
 def test_a_fit_to_all_rows_is_that_in_memory(files, tmp_path):

@@ -16,7 +16,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, Passes, Standardizer, add_in_tree
 from halfseen.errors import warn_user
 from halfseen.gaussian.data_augmentation import Trace, sample_posterior
-from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.distribution import Gaussian, group_by_pattern
 from halfseen.gaussian.em import EMSettings, em_settings, fit_from_moments, fit_gaussian
 from halfseen.gaussian.em_self_masked import fit_masked_gaussian
 from halfseen.gaussian.low_rank import LowRankGaussian
@@ -374,16 +374,26 @@ class _PatternJob:
             raise ManyPatternsError
         return both
 
+    def of(self, block: Incomplete) -> PatternMoments:
+        """Returns the moments of a block; raises an error before they are computed if they are too many."""
+        if len(block) * block.n_features**2 > MOST_MOMENTS:  # if each row has a pattern of its own
+            patterns, _, _ = group_by_pattern(block.observed)
+            if not self._are_few(*patterns.shape):
+                raise ManyPatternsError
+        return PatternMoments.of(block)
+
     def are_few(self, moments: PatternMoments) -> bool:
         """Returns whether there are so few patterns that their moments are kept."""
-        n_patterns, n_features = moments.patterns.shape
+        return self._are_few(*moments.patterns.shape)
+
+    def _are_few(self, n_patterns: int, n_features: int) -> bool:
         few = moments_suffice(self.rows.table.n_rows, n_patterns, n_features)
         return few and n_patterns * n_features**2 <= MOST_MOMENTS
 
 
 def moments_of_run(job: _PatternJob, start: int, stop: int) -> PatternMoments | None:
     """Returns the moments of a run of rows."""
-    return add_in_tree(map(PatternMoments.of, job.rows.blocks(start, stop)), job.add)
+    return add_in_tree(map(job.of, job.rows.blocks(start, stop)), job.add)
 
 
 def refit_means(imputer: MeanImputer, table: Any, passes: Passes) -> None:
