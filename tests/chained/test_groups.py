@@ -194,7 +194,7 @@ def test_the_command_line_has_groups(table, tmp_path, capsys):
     assert drawn["y"].notna().all()
     assert (drawn.groupby([drawn.columns[0], "id"])["age"].nunique() == 1).all()
     assert main(["impute", source, "-o", out, "--groups", "id", "--method", "trees", "-q"]) == 2
-    assert "only the method chained has effects of groups" in capsys.readouterr().err
+    assert "--groups: belongs to the method chained alone" in capsys.readouterr().err
 
 
 def intraclass(table):
