@@ -182,6 +182,7 @@ def plot_trace(imputer: Any, *, columns: Sequence[str] | None = None) -> "Figure
             axes.plot(values[..., j], color=OURS, linewidth=0.8)
             axes.plot(trace.kept, values[trace.kept][..., j], ".", color=THEIRS, markersize=4)
             axes.set_title(f"{name}: {what} of {trace.of}", fontsize=8)
+            axes.locator_params(axis="x", integer=True)  # steps are whole numbers
             axes.tick_params(labelsize=7)
     return figure
 
