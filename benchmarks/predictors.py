@@ -7,8 +7,9 @@ Ten tables of at most 1,000 rows that decided nothing in the library; four have 
 and 20% of the values of the others are removed completely at random. A quarter of the rows is predicted, in
 five splits. The rivals are run at their defaults and with the best of ten random settings, as in boosters.py.
 The score is 1 - R2 of numbers and the log-loss of classes; smaller is better. Methods run split by split, and
-stored runs are not repeated, so an interrupted benchmark continues; the tables have the splits that all
-methods have finished. Writes results/predictors.json and tables in docs/guide/prediction.md.
+stored runs are not repeated, so an interrupted benchmark continues; the table has the splits that all methods
+have finished. A method is behind by the difference from the best rival, negative if it is ahead. Writes
+results/predictors.json and tables in docs/guide/prediction.md.
 """
 
 import argparse
@@ -110,65 +111,58 @@ def _texts(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_table(runs: Sequence[dict]) -> str:
-    """Losses of all methods, how far both of halfseen are behind the best rival, and processor times."""
+    """For both methods of halfseen, their losses beside the rivals, and how far each is behind the best."""
     own = {(one["table"], one["split"], one["method"]): one for one in runs}
-    methods = (FIT, TREES, *RIVALS)
-    losses, splits = {}, {}
-    for name in NUMBERS | CLASSES:
-        done = [k for k in range(SPLITS) if all((name, k, method) in own for method in methods)]
-        if len(done) > 1:
-            splits[name] = len(done)
-            losses[name] = np.array([[own[name, k, method]["loss"] for k in done] for method in methods])
-    if not losses:
-        return "No table has been run with all methods yet."
-    lines = [f"| table | splits | {' | '.join(methods)} |", f"|{' --- |' * (len(methods) + 2)}"]
-    for name, table in losses.items():
-        cells = [f"{mean:.3f}" for mean in table.mean(axis=1)]
-        lines.append(f"| {name} | {splits[name]} | {' | '.join(cells)} |")
-    times = [np.mean([one["cpu_seconds"] for one in runs if one["method"] == method]) for method in methods]
-    lines.append(f"| *CPU s of a fit* | | {' | '.join(f'{one:.1f}' for one in times)} |")
-    heads = (
-        "table",
-        f"{FIT}, beside defaults",
-        f"{FIT}, beside all",
-        f"{TREES}, beside defaults",
-        f"{TREES}, beside all",
-    )
-    gaps = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    verdicts: dict[str, list[tuple[bool, bool]]] = {head: [] for head in heads[1:]}
-    for name, table in losses.items():
-        cells = []
-        for place in (0, 1):
-            for rivals in (range(2, 2 + len(DEFAULTS)), range(2, len(methods))):
-                text, level, near = _behind(table, place, rivals, methods)
-                verdicts[heads[1 + len(cells)]].append((level, near))
-                cells.append(text)
-        gaps.append(f"| {name} | {' | '.join(cells)} |")
-    said = [
-        f"{head}: first or within one standard error on {sum(level for level, _ in found)}, more than "
-        f"{NEAR:.0%} behind on {sum(not near for _, near in found)}"
-        for head, found in verdicts.items()
-    ]
+    parts = []
+    for method in (TREES, FIT):
+        names = (method, *RIVALS)
+        losses = {}
+        for table in NUMBERS | CLASSES:
+            done = [k for k in range(SPLITS) if all((table, k, name) in own for name in names)]
+            if done:
+                losses[table] = np.array([[own[table, k, name]["loss"] for k in done] for name in names])
+        if losses:
+            parts += _compare(losses, names, runs)
     commits = " and ".join(dict.fromkeys(one["commit"] for one in runs))
     note = (
-        f"Losses are 1 - R² or log-loss. The second table has how far each is behind the best rival, "
-        f"negative if it is ahead, with standard errors of the difference over splits. Of {len(losses)} "
-        f"tables, {'; '.join(said)}. Rivals were tuned by {TRIALS} random settings. The results were "
-        f"produced by `python benchmarks/predictors.py` at commit {commits}."
+        f"Losses are 1 - R² or log-loss, means over the splits that all methods have finished; rivals were "
+        f"tuned by {TRIALS} random settings. The results were produced by `python benchmarks/predictors.py` "
+        f"at commit {commits}."
     )
-    return "\n\n".join(["\n".join(lines), "\n".join(gaps), note])
+    return "\n\n".join([*parts, note])
 
 
-def _behind(
-    losses: np.ndarray, place: int, rivals: Sequence[int], methods: Sequence[str]
-) -> tuple[str, bool, bool]:
-    """How far a method is behind the best rival; whether it is level with it, and whether near it."""
+def _compare(losses: dict[str, np.ndarray], names: Sequence[str], runs: Sequence[dict]) -> list[str]:
+    """A table of losses (methods, splits), the first method is of halfseen, and a sentence on the gaps."""
+    heads = ("table", "splits", *names, "behind the best at defaults", "behind the best of all")
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    defaults, every = range(1, 1 + len(DEFAULTS)), range(1, len(names))
+    verdicts: list[list[tuple[bool, bool]]] = [[], []]
+    for table, found in losses.items():
+        cells = [table, str(found.shape[1]), *(f"{mean:.3f}" for mean in found.mean(axis=1))]
+        for rivals, verdict in zip((defaults, every), verdicts, strict=True):
+            text, *judged = _behind(found, rivals, names)
+            cells.append(text)
+            verdict.append(tuple(judged))
+        lines.append(f"| {' | '.join(cells)} |")
+    times = [np.mean([one["cpu_seconds"] for one in runs if one["method"] == name]) for name in names]
+    lines.append(f"| *CPU s of a fit* | | {' | '.join(f'{one:.1f}' for one in times)} | | |")
+    said = [
+        f"{label}, it is first or within one standard error on {sum(level for level, _ in verdict)} of "
+        f"{len(losses)} tables, and more than {NEAR:.0%} behind on {sum(not near for _, near in verdict)}"
+        for label, verdict in zip(("Beside defaults", "Beside all"), verdicts, strict=True)
+    ]
+    return ["\n".join(lines), f"*{names[0]}*: {'. '.join(said)}."]
+
+
+def _behind(losses: np.ndarray, rivals: Sequence[int], names: Sequence[str]) -> tuple[str, bool, bool]:
+    """How far the first method is behind the best rival; whether level with it, and whether near it."""
     best = min(rivals, key=lambda one: losses[one].mean())
-    gaps = losses[place] - losses[best]
-    error = gaps.std(ddof=1) / np.sqrt(len(gaps))
-    share = gaps.mean() / losses[best].mean()
-    text = f"{share:+.1%} ± {error / losses[best].mean():.1%} ({methods[best]})"
-    return text, bool(gaps.mean() <= error), bool(share <= NEAR)
+    gaps, scale = losses[0] - losses[best], losses[best].mean()
+    error = gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+    width = f" ± {error / scale:.1%}" if len(gaps) > 1 else ""
+    text = f"{gaps.mean() / scale:+.1%}{width} ({names[best]})"
+    return text, bool(gaps.mean() <= error), bool(gaps.mean() / scale <= NEAR)
 
 
 def main() -> None:
