@@ -11,8 +11,9 @@ TASKS = {
 }
 """The tasks of `benchmarks/scale.py` with all and with a tenth of the rows, by what they are called here."""
 
-FEWEST_DESCRIBED = 200_000
-"""Rows up to which a table is described in memory, so that a further row costs something else."""
+FEWEST_COMPARED = 200_000
+"""Rows up to which a table is described in memory, and fits are mostly those to the chosen rows: of a tenth
+with fewer rows, the difference does not tell what a further row costs."""
 
 CELLS = 12_000_000_000  # of the tables to which costs are extrapolated, about
 
@@ -25,8 +26,8 @@ def costs_table(runs: list[dict[str, Any]]) -> str:
         rows, few = run["rows"], max(1, run["rows"] // 10)
         large = large_rows(run["columns"])
         for name, (task, of_few) in TASKS.items():
-            in_memory = name == "describing" and rows <= FEWEST_DESCRIBED
-            if {task, of_few} <= run["tasks"].keys() and not in_memory:
+            comparable = name == "imputing" or few > FEWEST_COMPARED
+            if {task, of_few} <= run["tasks"].keys() and comparable:
                 all_of, some = run["tasks"][task], run["tasks"][of_few]
                 million = (all_of["cpu_seconds"] - some["cpu_seconds"]) / (rows - few) * 1e6
                 measured = [f"{all_of['cpu_seconds']:.1f}", f"{million:.2f}", f"{all_of['largest_GB']:.2f}"]
@@ -41,7 +42,7 @@ def costs_table(runs: list[dict[str, Any]]) -> str:
     limits = {name: limit for run in runs for name, limit in run["limits"].items()}
     ratios = [["ratio", "rows", "found", "goal, at most"], ["---"] * 4]
     for run in runs:
-        for name, found in run["judged"].items():
+        for name, found in run["judged"].items() if run["rows"] > 10 * FEWEST_COMPARED else ():
             ratios.append([name, f"{run['rows']:,}", f"{found:.2f}", f"{limits[name]:g}"])
     made = ("\n".join(f"| {' | '.join(line)} |" for line in table) for table in (lines, ratios))
     return "\n\n".join([*made, said])
