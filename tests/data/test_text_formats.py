@@ -1,13 +1,16 @@
 """Texts that stand for quantities: which formats are recognised, and which texts are none of them."""
 
 import re
+from datetime import datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
+import halfseen
 from halfseen.files.numbers import split_numbers
-from halfseen.files.text_formats import find_text_format, looks_like_number
+from halfseen.files.text_formats import are_numbered_dates, find_text_format, looks_like_number
 
 DURATIONS, UNITS = "times or durations", "numbers with different units"
 
@@ -60,3 +63,39 @@ def test_frames_and_files_agree_on_what_a_number_looks_like(text):
     fits = any(one[0] for one in numbers.fits.values())
     has_unit = fits and re.search(r"[a-z]{3,}$", text) is not None  # a unit only beside others like it
     assert looks_like_number(text) == (fits and not has_unit)
+
+
+@pytest.mark.parametrize("layout", ["%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S"])
+def test_numbers_are_dates_where_the_calendar_has_them(layout):
+    generator = np.random.default_rng(0)
+    for low, high in ((16000101, 22000101), (99000101, 100000101)):
+        days = generator.integers(low, high, 300)
+        clocks = generator.integers(0, 260_000, 300)  # hours, minutes and seconds, some beyond their limits
+        for day, clock in zip(days.tolist(), clocks.tolist(), strict=True):
+            text = f"{day}{clock:06d}"[: len(datetime(2000, 1, 1).strftime(layout))]
+            known = text if not text[4:8] == "0229" else f"2024{text[4:]}"  # leap years are not looked at
+            try:
+                is_date = datetime.strptime(known, layout).strftime(layout) == known
+            except ValueError:
+                is_date = False
+            assert are_numbered_dates(np.array([int(text)]), np.ones(1, dtype=np.int64), 1) == is_date
+
+
+def test_dates_as_numbers_in_a_frame_stay_empty_and_predict_other_columns():
+    days = pd.date_range("2023-01-01", periods=120)
+    generator = np.random.default_rng(0)
+    trend = np.arange(120) / 10 + generator.normal(size=120)
+    table = pd.DataFrame({"day": days.strftime("%Y%m%d").astype(float), "trend": trend})
+    table.loc[3:5, "day"] = table.loc[110:, "trend"] = np.nan
+    with pytest.warns(halfseen.HalfseenWarning, match=r"'day' contains dates that are stored as numbers"):
+        imputer = halfseen.GaussianImputer(random_state=0).fit(table)
+    complete = imputer.transform(table)
+    assert complete["day"].isna().sum() == 3
+    assert (
+        np.abs(complete["trend"][110:] - trend[110:]).mean()
+        < np.abs(trend[:110].mean() - trend[110:]).mean() / 2
+    )
+    asked = halfseen.GaussianImputer(schema={"day": {"fill": True}}, random_state=0).fit(table)
+    assert asked.transform(table)["day"].notna().all()
+    amounts = table.assign(day=np.arange(120) * 100 + 20_230_000.0)
+    assert not halfseen.GaussianImputer(random_state=0).fit(amounts).columns_left_

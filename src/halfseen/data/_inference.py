@@ -23,7 +23,7 @@ from halfseen.data.frames import RawColumn
 from halfseen.data.leaving import find_cause
 from halfseen.data.summaries import FIRST_LABELS, NATURAL_LIMITS, TIME_STEPS, ColumnSummary, as_numbers
 from halfseen.errors import SchemaError
-from halfseen.files.text_formats import TextFormat, find_text_format
+from halfseen.files.text_formats import TextFormat, are_numbered_dates, find_text_format
 
 
 def check_kind(
@@ -176,7 +176,9 @@ def describe_column(
             reason=f"Derived: {overrides['derived']}.",
         )
     column = with_imputed_range(column, *limits, _differing(column, summary, overrides))
-    cause = find_cause(column, summary.n_distinct, summary.n_observed, named=named)
+    inferred = column.kind == "count" and not column.set_by_user
+    dates = inferred and are_numbered_dates(summary.values, summary.counts)
+    cause = find_cause(column, summary.n_distinct, summary.n_observed, named=named, are_dates=dates)
     return replace(column, left=cause)
 
 

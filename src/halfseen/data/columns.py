@@ -35,7 +35,7 @@ MAX_SPAN = 999_999_999 * DAY  # the longest duration of Python
 MAX_MOMENT = 2.0**63  # the largest number of microseconds since 1970 that numpy can represent
 UNMODELLED = ("constant", "all-missing", "identifier", "text", "unsupported")
 
-Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked", "unreliable"]
+Cause = Literal["empty", "single", "identifier", "text", "unsupported", "dates", "asked", "unreliable"]
 """Why the missing cells of a column are left empty."""
 
 

@@ -25,17 +25,21 @@ _HAVE: dict[Cause, str] = {
     "identifier": "look like identifiers",
     "text": "look like free text",
     "unsupported": "hold values that no model can see",
+    "dates": "contain dates that are stored as numbers of the form 20240131",
     "unreliable": "are filled too unreliably, judged by hidden known values",
 }
 _HAS: dict[Cause, str] = {
     "empty": "has no observed value",
     "identifier": "looks like an identifier",
     "text": "looks like free text",
+    "dates": "contains dates that are stored as numbers of the form 20240131",
     "asked": "is not imputed, as the schema requires",
 }
 
 
-def find_cause(column: Column, n_distinct: int, n_observed: int, *, named: bool) -> Cause | None:
+def find_cause(
+    column: Column, n_distinct: int, n_observed: int, *, named: bool, are_dates: bool = False
+) -> Cause | None:
     """Returns why the missing cells of a column are left empty, None if they are imputed.
 
     Parameters
@@ -48,9 +52,11 @@ def find_cause(column: Column, n_distinct: int, n_observed: int, *, named: bool)
         How many cells were observed.
     named : bool
         Whether the table is a data frame; columns of numeric arrays are imputed unless the user forbids it.
+    are_dates : bool
+        Whether its numbers are dates in digits, between which not every number is a date.
     """
-    cause = _inherent_cause(column, n_distinct, n_observed)
-    if cause is not None and column.fill_code is None:
+    cause = "dates" if are_dates else _inherent_cause(column, n_distinct, n_observed)
+    if cause not in (None, "dates") and column.fill_code is None:
         return cause  # there is nothing to fill it with
     if column.fill is not None:
         return None if column.fill else "asked"
@@ -132,6 +138,8 @@ def _announce(column: Column, cause: Cause, how: str) -> str:
 def _hint(columns: Sequence[Column]) -> str:
     if columns[0].format is not None and columns[0].left is not None:
         return f' (to impute them, {ADVICE[columns[0].format]}, or use "kind": "categorical" in the schema)'
+    if columns[0].left == "dates":
+        return ' (to impute them, convert the values to dates; "fill": true in the schema imputes numbers)'
     if columns[0].left == "unreliable":
         return ' (--fill-all, or "fill": true in the schema, imputes them)'
     fillable = all(column.left is not None and column.fill_code is not None for column in columns)

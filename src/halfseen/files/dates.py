@@ -54,7 +54,6 @@ _DAYS = (
     r"(?:0[469]|11)(?:0[1-9]|[12]\d|30)|02(?:0[1-9]|[12]\d))"
 )
 _DIGITS = rf"{_DAYS}(?:{_TIME})"
-_STAMPS = rf"{_DAYS}(?:(?:[01]\d|2[0-3])(?:[0-5]\d){{1,2}})?$"
 NO_DATE = "00000000"
 """What stands for no date among dates of eight digits."""
 _DISTINCT, _MOST = 3, 0.9  # dates of eight digits, and their share among the cells; guesses
@@ -297,18 +296,10 @@ def are_digits(cells: pa.Array, least: int = _DISTINCT) -> bool:
     least : int
         The number of distinct dates that there must be.
     """
-    return _are_mostly(cells.filter(pc.not_equal(cells, NO_DATE)), _DIGITS, least)
-
-
-def are_stamps(cells: pa.Array, least: int = _DISTINCT) -> bool:
-    """Return whether whole numbers are dates, or dates with a time, such as 20240131 and 20240131093000."""
-    return _are_mostly(cells, _STAMPS, least)
-
-
-def _are_mostly(cells: pa.Array, pattern: str, least: int) -> bool:
-    if not any_match(cells[:HEAD], pattern):
+    cells = cells.filter(pc.not_equal(cells, NO_DATE))
+    if not any_match(cells[:HEAD], _DIGITS):
         return False
-    dates = cells.filter(pc.match_substring_regex(cells, pattern))
+    dates = cells.filter(pc.match_substring_regex(cells, _DIGITS))
     return len(dates) >= _MOST * len(cells) and len(dates.unique()) >= least
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.dates import HEAD, ORDER_WORDS, ORDERS, Dates, Order, are_stamps
+from halfseen.files.dates import HEAD, ORDER_WORDS, ORDERS, Dates, Order
 from halfseen.files.distinct import CellKind, Mask, all_match, any_match, as_mask, most_frequent
 from halfseen.files.formats import CODE, Limit, Style, as_text, cast_cells, style_of
 from halfseen.files.missing_codes import (
@@ -27,7 +27,7 @@ from halfseen.files.missing_codes import (
 )
 from halfseen.files.numbers import Marks, Numbers, choose_marks, number_format, plain_texts, split_numbers
 from halfseen.files.rules import Decision, Draft, Outcome
-from halfseen.files.text_formats import ADVICE, find_text_format
+from halfseen.files.text_formats import ADVICE, are_numbered_dates, find_text_format
 from halfseen.words import Note, Severity
 
 MIN_EXACT = 3
@@ -226,8 +226,9 @@ def find_numbered_dates(name: str, cells: pa.Array) -> Note | None:
     The first cells are looked at before all of them.
     """
     observed = cells.drop_null()
-    head = observed[:HEAD].cast(pa.large_string())
-    if not are_stamps(head, 1) or not are_stamps(observed.cast(pa.large_string())):
+    values = observed.to_numpy(zero_copy_only=False)
+    head = np.unique(values[:HEAD], return_counts=True)
+    if not are_numbered_dates(*head, 1) or not are_numbered_dates(*np.unique(values, return_counts=True)):
         return None
     return Note(
         f"column {name!r} contains dates that are stored as numbers, such as {observed[0]}: not imputed, "

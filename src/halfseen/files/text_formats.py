@@ -8,6 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
+from halfseen._arrays import Floats, Integers
+
 TextFormat = Literal[
     "times or durations", "quarters", "months", "pairs of numbers",
     "numbers with a unit", "numbers with different units",
@@ -130,3 +134,41 @@ def _is_clear(text: str) -> bool:
 
 def _unit(text: str) -> str:
     return re.sub(rf"^{_NUMBER}\s*", "", text)
+
+
+_DISTINCT_DATES, _MOSTLY_DATES = 3, 0.9  # distinct dates in digits, and their share among the cells; guesses
+_DAYS_OF_MONTHS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+
+
+def are_numbered_dates(values: Floats | Integers, counts: Integers, least: int = _DISTINCT_DATES) -> bool:
+    """Return whether whole numbers are dates, or dates with a time, such as 20240131 and 20240131093000.
+
+    Among the numbers of eight digits one in a thousand is a date of these centuries, so that few of them are
+    evidence. Years are those from 1600 to 2199, and 9900 to 9999, which stand for an open end.
+
+    Parameters
+    ----------
+    values : array of shape (V,)
+        The distinct numbers.
+    counts : array of shape (V,)
+        How often they occur.
+    least : int
+        The number of distinct dates that there must be.
+
+    Examples
+    --------
+    >>> are_numbered_dates(np.array([20231230, 20240131, 20240229]), np.array([1, 1, 2]))
+    True
+    >>> are_numbered_dates(np.array([20231230, 20240131, 20240230]), np.array([1, 1, 2]))
+    False
+    """
+    numbers = np.where((values > 1e7) & (values < 1e14), values, 0).astype(np.int64)
+    seconds, minutes = numbers >= 10**13, (numbers >= 10**11) & (numbers < 10**12)
+    days = np.where(seconds, numbers // 10**6, np.where(minutes, numbers // 10**4, numbers))
+    times = np.where(seconds, numbers % 10**6, np.where(minutes, numbers % 10**4 * 100, 0))
+    years, months = days // 10**4, days // 100 % 100
+    valid = ((years >= 1600) & (years < 2200)) | ((years >= 9900) & (years < 10_000))
+    valid &= (months >= 1) & (months <= 12) & (days % 100 >= 1)
+    valid &= days % 100 <= _DAYS_OF_MONTHS[np.where(valid, months, 0)]
+    valid &= (times // 10**4 < 24) & (times // 100 % 100 < 60) & (times % 100 < 60)
+    return bool(valid.sum() >= least and counts[valid].sum() >= _MOSTLY_DATES * counts.sum())
