@@ -399,7 +399,7 @@ class RegressionOptions:
         list[str] | None,
         typer.Option(
             metavar="ORDER",
-            help="An order that imputed values obey: 'admission <= discharge', 'age >= 18'; may be repeated.",
+            help="An order that imputed values obey: 'discharge >= admission', 'age >= 18'; may be repeated.",
         ),
     ] = None
     block: Annotated[
