@@ -141,6 +141,7 @@ class Growth:
 
     def _settings(self, columns: "_Columns", n_classes: int, stops: bool) -> dict[str, object]:
         common = self._has_common(len(columns.X))
+        patience = LONGER_PATIENCE if self.n_forests > 1 else PATIENCE
         most = self.max_iter if stops else min(self.max_iter, FEW_ITERATIONS)
         return {
             "max_iter": max(1, min(most, MAX_CLASS_TREES // (n_classes if n_classes > 2 else 1))),
@@ -152,11 +153,7 @@ class Growth:
             "categorical_features": columns.is_categorical if columns.is_categorical.any() else None,
             "early_stopping": stops,
             "validation_fraction": COMMON_SHARE if common else VALIDATION_SHARE,
-            "n_iter_no_change": self.max_iter
-            if common
-            else LONGER_PATIENCE
-            if self.n_forests > 1
-            else PATIENCE,
+            "n_iter_no_change": self.max_iter if common else patience,
         }
 
     def _grown(
