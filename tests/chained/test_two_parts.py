@@ -238,3 +238,10 @@ def test_intervals_of_a_semi_continuous_covariate_cover():
         covered = round(60 * found[f"coverage of {name}"])
         assert stats.binomtest(covered, 60, 0.95).pvalue > FAILURE_RATE
         assert abs(found[f"bias of {name}"]) < 4 * np.sqrt(found[f"variance of {name}"] / 60)
+
+
+def test_numbers_whose_squares_overflow_have_no_spike():
+    x = np.concatenate([np.zeros(200), np.linspace(1.0, 2.0, 200)])
+    column = halfseen.MeanImputer().fit(pd.DataFrame({"x": x})).schema_.columns[0]
+    assert Spike.find(column, x) is not None
+    assert Spike.find(column, x * 1e160) is None

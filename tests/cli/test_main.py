@@ -244,7 +244,7 @@ def start(tmp_path):
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
 def test_a_run_that_is_stopped_in_training_writes_nothing(start, tmp_path, number, code, word):
-    outputs = ("-o", "old.csv", "--report", "r.html", "--save-model", "m.half")
+    outputs = ("-o", "old.csv", "--report", "r.html", "--save-model", "m.half", "--overwrite")
     process = start("impute", "in.csv", *outputs, "--method", "miwae")
     said = list(itertools.takewhile(lambda line: "epoch" not in line, process.stderr))
     assert process.poll() is None, "".join(said)

@@ -32,6 +32,7 @@ MOST_ORDERED = 10  # levels of a proportional-odds regression; more are modelled
 ROWS_PER_INPUT = 20  # needed for indicators of ordered levels; a rule of thumb for regressions
 FARTHEST = 1e4  # standard deviations at which an input is cut off, so that cross-products keep their digits
 ALIKE = 0.99  # correlation of scores and values from which on one of the two suffices
+LARGEST = 1e150  # of the numbers with a spike: the squares of larger ones overflow
 MOST_LIKE = 2.0  # ratio of the frequencies of a spike and of any other whole number at least; a guess
 
 
@@ -75,8 +76,8 @@ class Spike:
         if column.levels is not None or column.codes is not None or column.is_censored(x).any() or not len(x):
             return None
         low, high = column.firm_bounds()
-        if x.min() < low or x.max() > high:
-            return None  # the margin maps values into the bounds
+        if x.min() < low or x.max() > high or np.abs(x).max() > LARGEST:
+            return None  # the margin maps values into the bounds, or cannot be computed
         least = max(ATOM_COUNT, ATOM_SHARE * len(x))
         ends = sorted((float((x == end).sum()), end) for end in (float(x.min()), float(x.max())))
         count, value = ends[-1]
